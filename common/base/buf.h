@@ -1,0 +1,65 @@
+/* buf.h — bytes in transit.
+ *
+ * A chunk is 16 KiB (64 KiB for bulk), counted, and never leaves its worker.  A buf is a queue of slices of chunks; moving
+ * slices from one buf to another copies no payload.  Small writes of many bufs share the pool's current chunk.  The pool
+ * counts all chunks that are out, which is what the memory cap looks at (DESIGN 7, worker cap). */
+#ifndef BASE_BUF_H
+#define BASE_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+
+enum { CHUNK_BYTES = 16384 - 64, CHUNK_BULK_BYTES = 65536 - 64 };
+
+struct chunk_pool;
+struct chunk;
+
+struct slice {
+    struct slice *next;
+    struct chunk *chunk;
+    uint8_t *p;
+    size_t n;
+};
+
+struct buf {
+    struct slice *head, **tail;
+    size_t len;
+    struct chunk_pool *pool;
+};
+
+/* A pool of chunks for one thread; owned by its worker. */
+struct chunk_pool *chunk_pool_new(void);
+/* Every buf of the pool must be empty by now. */
+void chunk_pool_free(struct chunk_pool *pool);
+/* Bytes in chunks that are in use, free ones not counted. */
+size_t chunk_pool_used(const struct chunk_pool *pool);
+/* Gives free chunks and slices back to the system; for an idle worker. */
+void chunk_pool_trim(struct chunk_pool *pool);
+
+void buf_init(struct buf *b, struct chunk_pool *pool);
+/* Copies n bytes in at the end. */
+void buf_write(struct buf *b, const void *p, size_t n);
+void buf_str(struct buf *b, struct str s);
+/* Moves the first n bytes (n <= src->len) of src to the end of dst, both of one pool; no payload is copied. */
+void buf_move(struct buf *dst, struct buf *src, size_t n);
+/* Moves everything. */
+void buf_move_all(struct buf *dst, struct buf *src);
+/* Adds n bytes at p, which lie in chunk, to the end of b: the chunk is counted once more. */
+void buf_ref(struct buf *b, struct chunk *chunk, uint8_t *p, size_t n);
+/* Forgets the first n bytes (n <= b->len). */
+void buf_drop(struct buf *b, size_t n);
+/* Forgets everything. */
+void buf_clear(struct buf *b);
+/* Copies the first n bytes (n <= b->len) to `to` and leaves them in. */
+void buf_peek(const struct buf *b, void *to, size_t n);
+
+/* Room for one read: the free tail of the pool's current chunk, at least 2 KiB, or a new chunk; `bulk`: a 64 KiB one.  Nothing
+ * is taken until buf_commit() with the same pool, which must follow before any other call for this pool. */
+uint8_t *buf_reserve(struct chunk_pool *pool, bool bulk, size_t *ret_room);
+/* Adds the n bytes just read into the reserved room to the end of b. */
+void buf_commit(struct buf *b, size_t n);
+
+#endif

@@ -1,0 +1,300 @@
+/* mem_test.c — text slices and arenas. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdalign.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/why.h"
+
+static void assert_str(struct str s, const char *expected)
+{
+    assert_int_equal(s.n, strlen(expected));
+    assert_memory_equal(s.p ? s.p : "", expected, s.n);
+}
+
+static void str_compares_with_and_without_case(void **state)
+{
+    (void)state;
+    assert_true(str_eq(STR("Host"), STR("Host")));
+    assert_false(str_eq(STR("Host"), STR("host")));
+    assert_false(str_eq(STR("Host"), STR("Hos")));
+    assert_true(str_eq(STR_NONE, STR("")));
+    assert_true(str_ieq(STR("Host"), STR("hOST")));
+    assert_false(str_ieq(STR("Host"), STR("Hosts")));
+    assert_true(str_ieq(STR_NONE, STR("")));
+    /* only ASCII letters: '@' and '`', '[' and '{' differ by 32 too */
+    assert_false(str_ieq(STR("@["), STR("`{")));
+}
+
+static void str_knows_how_it_begins_and_ends(void **state)
+{
+    (void)state;
+    assert_true(str_starts(STR("https://x"), STR("https://")));
+    assert_false(str_starts(STR("HTTPS://x"), STR("https://")));
+    assert_false(str_starts(STR("ht"), STR("https://")));
+    assert_true(str_starts(STR("x"), STR("")));
+    assert_true(str_istarts(STR("HTTPS://x"), STR("https://")));
+    assert_false(str_istarts(STR("http"), STR("https")));
+    assert_true(str_iends(STR("a.Example"), STR(".EXAMPLE")));
+    assert_false(str_iends(STR("example"), STR(".example")));
+    assert_true(str_iends(STR("x"), STR_NONE));
+    assert_true(str_iends(STR_NONE, STR_NONE));
+}
+
+static void str_finds_first_and_last(void **state)
+{
+    (void)state;
+    assert_int_equal(str_chr(STR("a-b-c"), '-'), 1);
+    assert_int_equal(str_rchr(STR("a-b-c"), '-'), 3);
+    assert_int_equal(str_chr(STR("abc"), '-'), -1);
+    assert_int_equal(str_rchr(STR_NONE, '-'), -1);
+    assert_int_equal(str_chr(STR_NONE, '-'), -1);
+    assert_int_equal(str_chr((struct str){"abc", 2}, 'c'), -1);
+}
+
+static void str_trim_takes_blanks_and_tabs_only(void **state)
+{
+    (void)state;
+    assert_str(str_trim(STR(" \t a b\t ")), "a b");
+    assert_str(str_trim(STR(" \t ")), "");
+    assert_str(str_trim(STR("\ra\n")), "\ra\n");
+    assert_str(str_trim(STR_NONE), "");
+}
+
+static void str_next_yields_every_piece(void **state)
+{
+    (void)state;
+    struct str rest = STR("a,,b"), piece;
+    assert_true(str_next(&rest, ',', &piece));
+    assert_str(piece, "a");
+    assert_true(str_next(&rest, ',', &piece));
+    assert_str(piece, "");
+    assert_true(str_next(&rest, ',', &piece));
+    assert_str(piece, "b");
+    assert_null(rest.p);
+    assert_false(str_next(&rest, ',', &piece));
+
+    rest = STR("");
+    assert_true(str_next(&rest, ',', &piece));
+    assert_str(piece, "");
+    assert_false(str_next(&rest, ',', &piece));
+
+    rest = STR("a,");
+    assert_true(str_next(&rest, ',', &piece));
+    assert_true(str_next(&rest, ',', &piece));
+    assert_str(piece, "");
+    assert_false(str_next(&rest, ',', &piece));
+}
+
+static void str_cmp_orders_by_bytes_then_length(void **state)
+{
+    (void)state;
+    assert_true(str_cmp(STR("a"), STR("b")) < 0);
+    assert_true(str_cmp(STR("b"), STR("aa")) > 0);
+    assert_true(str_cmp(STR("a"), STR("ab")) < 0);
+    assert_true(str_cmp(STR("ab"), STR("a")) > 0);
+    assert_true(str_cmp(STR("\xff"), STR("a")) > 0);
+    assert_int_equal(str_cmp(STR("ab"), STR("ab")), 0);
+    assert_int_equal(str_cmp(STR_NONE, STR("")), 0);
+}
+
+static void mem_new_is_zeroed_and_strdup_terminates(void **state)
+{
+    (void)state;
+    unsigned char *p = mem_new(100);
+    for (size_t i = 0; i < 100; i++)
+        assert_int_equal(p[i], 0);
+    p = mem_renew(p, 200);
+    p[199] = 1;
+    mem_free(p);
+    mem_free(NULL);
+    mem_free(mem_new(0));
+    char *z = mem_strdup((struct str){"abcdef", 3});
+    assert_string_equal(z, "abc");
+    mem_free(z);
+    z = mem_strdup(STR_NONE);
+    assert_string_equal(z, "");
+    mem_free(z);
+}
+
+static void arena_uses_the_owners_block_first(void **state)
+{
+    (void)state;
+    struct arena a;
+    alignas(max_align_t) char first[256];
+    arena_init(&a, first, sizeof first);
+    char *p = arena_get(&a, 10), *q = arena_get(&a, 10);
+    assert_ptr_equal(p, first);
+    assert_ptr_equal(q, first + 16);
+    assert_int_equal(a.extra, 0);
+    char *large = arena_get(&a, 240);
+    assert_true(large < first || large >= first + sizeof first);
+    assert_true(a.extra >= 240);
+    arena_done(&a);
+}
+
+static void arena_memory_is_aligned_and_apart(void **state)
+{
+    (void)state;
+    struct arena a;
+    char first[101];
+    unsigned char *got[400];
+    arena_init(&a, first + 1, sizeof first - 1);
+    for (size_t i = 0; i < 400; i++) {
+        got[i] = arena_get(&a, i);
+        assert_int_equal((uintptr_t)got[i] % alignof(max_align_t), 0);
+        memset(got[i], (int)(i & 0xff), i);
+    }
+    for (size_t i = 0; i < 400; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_int_equal(got[i][k], i & 0xff);
+    arena_done(&a);
+}
+
+static void arena_blocks_double_up_to_64_kib(void **state)
+{
+    (void)state;
+    struct arena a;
+    size_t before = 0, last_block = 0;
+    arena_init(&a, NULL, 0);
+    for (size_t i = 0; i < 3000; i++) {
+        arena_get(&a, 128);
+        if (a.extra == before)
+            continue;
+        size_t block = a.extra - before;
+        assert_true(last_block == 0 || block == last_block * 2 || block == 65536);
+        last_block = block;
+        before = a.extra;
+    }
+    assert_int_equal(last_block, 65536);
+    arena_done(&a);
+}
+
+static void arena_large_wish_leaves_the_current_block_in_use(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, NULL, 0);
+    arena_get(&a, 2000);
+    arena_get(&a, 2000); /* two blocks, to be freed both */
+    char *small = arena_get(&a, 16);
+    size_t extra = a.extra;
+    char *large = arena_get(&a, 1 << 20);
+    memset(large, 'x', 1 << 20);
+    assert_in_range(a.extra - extra, 1 << 20, (1 << 20) + 64);
+    char *next = arena_get(&a, 16);
+    assert_ptr_equal(next, small + 16);
+    arena_done(&a);
+
+    arena_init(&a, NULL, 0);
+    memset(arena_get(&a, 1 << 20), 'x', 1 << 20);
+    memset(arena_get(&a, 100), 'x', 100);
+    arena_done(&a);
+    assert_int_equal(a.extra, 0);
+}
+
+static void arena_copies_joins_and_formats(void **state)
+{
+    (void)state;
+    struct arena a;
+    char first[64];
+    arena_init(&a, first, sizeof first);
+    assert_str(arena_str(&a, STR("abc")), "abc");
+    assert_str(arena_str(&a, STR_NONE), "");
+    assert_str(arena_cat(&a, STR("ab"), STR("cd")), "abcd");
+    assert_str(arena_cat(&a, STR_NONE, STR("cd")), "cd");
+    struct str s = arena_printf(&a, "%s-%d", "port", 80);
+    assert_str(s, "port-80");
+    assert_int_equal(s.p[s.n], '\0');
+    unsigned char *zero = arena_zero(&a, 100);
+    for (size_t i = 0; i < 100; i++)
+        assert_int_equal(zero[i], 0);
+    arena_done(&a);
+}
+
+static void arena_printf_grows_when_the_block_is_short(void **state)
+{
+    (void)state;
+    struct arena a;
+    char expected[400];
+    memset(expected, 'y', sizeof expected - 1);
+    expected[sizeof expected - 1] = '\0';
+    for (size_t n = 0; n < sizeof expected - 1; n++) {
+        char first[128];
+        arena_init(&a, first, sizeof first);
+        struct str s = arena_printf(&a, "%.*s", (int)n, expected);
+        struct str t = arena_printf(&a, "%s", "next");
+        assert_int_equal(s.n, n);
+        assert_memory_equal(s.p, expected, n);
+        assert_int_equal(s.p[n], '\0');
+        assert_str(t, "next");
+        arena_done(&a);
+    }
+    arena_init(&a, NULL, 0);
+    assert_str(arena_printf(&a, "%s", "x"), "x");
+    arena_done(&a);
+}
+
+static void list_keeps_order_and_forgets_safely(void **state)
+{
+    (void)state;
+    struct item {
+        int n;
+        struct list link;
+    } items[4];
+    struct list head;
+    list_init(&head);
+    assert_null(list_pop(&head));
+    for (int i = 0; i < 4; i++) {
+        items[i].n = i;
+        list_init(&items[i].link);
+    }
+    list_push(&head, &items[1].link);
+    list_push(&head, &items[2].link);
+    list_push_front(&head, &items[0].link);
+    list_del(&items[3].link); /* in none */
+    int expected = 0;
+    list_each(it, &head)
+    {
+        assert_int_equal(container_of(it, struct item, link)->n, expected++);
+        list_del(it);
+    }
+    assert_int_equal(expected, 3);
+    assert_true(list_empty(&head));
+}
+
+static void why_has_a_word_for_every_ending(void **state)
+{
+    (void)state;
+    assert_string_equal(why_text(WHY_OK), "ok");
+    assert_string_equal(why_text(WHY_ORIGIN_GONE), "origin-gone");
+    assert_string_equal(why_text(WHY_DRAIN), "drain");
+    for (int i = 0; i < WHYS; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(why_text((enum why)i), why_text((enum why)k));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(str_compares_with_and_without_case),
+        cmocka_unit_test(str_knows_how_it_begins_and_ends),
+        cmocka_unit_test(str_finds_first_and_last),
+        cmocka_unit_test(str_trim_takes_blanks_and_tabs_only),
+        cmocka_unit_test(str_next_yields_every_piece),
+        cmocka_unit_test(str_cmp_orders_by_bytes_then_length),
+        cmocka_unit_test(mem_new_is_zeroed_and_strdup_terminates),
+        cmocka_unit_test(arena_uses_the_owners_block_first),
+        cmocka_unit_test(arena_memory_is_aligned_and_apart),
+        cmocka_unit_test(arena_blocks_double_up_to_64_kib),
+        cmocka_unit_test(arena_large_wish_leaves_the_current_block_in_use),
+        cmocka_unit_test(arena_copies_joins_and_formats),
+        cmocka_unit_test(arena_printf_grows_when_the_block_is_short),
+        cmocka_unit_test(list_keeps_order_and_forgets_safely),
+        cmocka_unit_test(why_has_a_word_for_every_ending),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
