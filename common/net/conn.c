@@ -1,0 +1,393 @@
+/* conn.c — the life of a TCP connection over libuv.  Reading stays on and what the codec leaves is offered again; output is pulled
+ * when the kernel can take it, one write in flight at most.  Traps U1 to U8, U15, U17, U21 of DESIGN 18.1 are dealt with here and
+ * nowhere else. */
+#include "net/conn.h"
+
+#include <assert.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/listen.h"
+
+enum { FILL_BYTES = 65536, ROUNDS = 4, IOVS = 64 };
+
+static void on_close(uv_handle_t *h)
+{
+    struct conn *c = h->data;
+    if (c->gate)
+        atomic_fetch_sub_explicit(&c->gate->open, 1, memory_order_relaxed);
+    if (c->ev)
+        c->ev->closed(c->user, c->why);
+    buf_clear(&c->in);
+    buf_clear(&c->out);
+    mem_free(c->flying);
+    mem_free(c);
+}
+
+static bool begin_closing(struct conn *c, enum why why)
+{
+    if (c->closing)
+        return false;
+    c->closing = true;
+    c->why = why;
+    list_del(&c->dirty);
+    vanish_forget(c);
+    return true;
+}
+
+void conn_close(struct conn *c, enum why why)
+{
+    if (begin_closing(c, why))
+        uv_close((uv_handle_t *)&c->tcp, on_close);
+}
+
+void conn_reset(struct conn *c, enum why why)
+{
+    if (begin_closing(c, why) && uv_tcp_close_reset(&c->tcp, on_close) < 0)
+        uv_close((uv_handle_t *)&c->tcp, on_close); /* after shutdown() a reset is refused */
+}
+
+static enum why gone(const struct conn *c)
+{
+    return c->info.listener ? WHY_CLIENT_GONE : WHY_ORIGIN_GONE;
+}
+
+static void mark(struct conn *c)
+{
+    if (!c->closing && list_empty(&c->dirty))
+        list_push(&c->w->dirty, &c->dirty);
+}
+
+static size_t read_bound(const struct conn *c)
+{
+    return c->bulk ? CHUNK_BULK_BYTES : CHUNK_BYTES;
+}
+
+static void on_alloc(uv_handle_t *h, size_t wish, uv_buf_t *ret)
+{
+    (void)wish;
+    struct conn *c = h->data;
+    size_t room;
+    uint8_t *p = buf_reserve(c->w->pool, c->bulk, &room);
+    *ret = uv_buf_init((char *)p, (unsigned)room);
+}
+
+static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b);
+
+/* Reading follows need: off only while a chunk's worth lies untaken or the user wants nothing (U17). */
+static void update_reading(struct conn *c)
+{
+    bool want = !c->paused && !c->eof && c->in.len < read_bound(c);
+    if (want == c->reading || c->closing)
+        return;
+    c->reading = want;
+    if (!want) {
+        uv_read_stop((uv_stream_t *)&c->tcp);
+        return;
+    }
+    if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) < 0)
+        conn_close(c, gone(c));
+}
+
+/* Offers what is there; the end is told only after the last byte was taken. */
+static void offer(struct conn *c)
+{
+    c->offer = false;
+    if (c->in.len > 0 && !c->paused)
+        c->ev->bytes(c->user, &c->in);
+    if (c->closing)
+        return;
+    if (c->eof && !c->eof_told && c->in.len == 0) {
+        c->eof_told = true;
+        c->ev->eof(c->user);
+    }
+    update_reading(c);
+}
+
+static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
+{
+    struct conn *c = s->data;
+    if (b->base) /* an end that poll itself reports comes without */
+        buf_commit(&c->in, n > 0 ? (size_t)n : 0);
+    if (n > 0) {
+        offer(c);
+        return;
+    }
+    if (n == UV_EOF) {
+        c->eof = true;
+        c->reading = false; /* libuv stopped by itself (U5) */
+        offer(c);
+        return;
+    }
+    if (n < 0)
+        conn_close(c, gone(c));
+}
+
+static void on_written(uv_write_t *w, int status)
+{
+    struct conn *c = w->data;
+    mem_free(w);
+    c->flying = NULL;
+    if (c->closing)
+        return;
+    buf_clear(&c->out);
+    if (status < 0) {
+        conn_close(c, gone(c));
+        return;
+    }
+    vanish_note(c);
+    mark(c);
+}
+
+static unsigned make_iov(const struct buf *b, uv_buf_t *iov, unsigned max)
+{
+    unsigned n = 0;
+    for (const struct slice *s = b->head; s && n < max; s = s->next)
+        iov[n++] = uv_buf_init((char *)s->p, (unsigned)s->n);
+    return n;
+}
+
+/* The kernel took a part: the rest is the one write in flight.  Its slices stay in out until the callback (U15). */
+static void fly(struct conn *c)
+{
+    unsigned n = 0;
+    for (const struct slice *s = c->out.head; s; s = s->next)
+        n++;
+    uv_buf_t few[IOVS], *iov = n <= IOVS ? few : mem_new(n * sizeof *iov);
+    make_iov(&c->out, iov, n);
+    c->flying = mem_new(sizeof *c->flying);
+    c->flying->data = c;
+    if (uv_write(c->flying, (uv_stream_t *)&c->tcp, iov, n, on_written) < 0) {
+        mem_free(c->flying);
+        c->flying = NULL;
+        conn_close(c, gone(c));
+    }
+    if (iov != few)
+        mem_free(iov);
+}
+
+/* False: nothing more can go now. */
+static bool write_out(struct conn *c)
+{
+    while (c->out.len > 0) {
+        uv_buf_t iov[IOVS];
+        int n = uv_try_write((uv_stream_t *)&c->tcp, iov, make_iov(&c->out, iov, IOVS));
+        if (n < 0 && n != UV_EAGAIN) {
+            conn_close(c, gone(c));
+            return false;
+        }
+        if (n > 0)
+            buf_drop(&c->out, (size_t)n);
+        if (c->out.len > 0 && n <= 0) {
+            fly(c);
+            return false;
+        }
+    }
+    vanish_note(c);
+    return true;
+}
+
+static void send_fin(struct conn *c)
+{
+    if (!c->finishing || c->fin_sent)
+        return;
+    c->fin_sent = true;
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
+        shutdown(fd, SHUT_WR); /* nothing is queued, so libuv has no say in it */
+}
+
+/* One conn's share of the output; what is left after a few rounds waits a turn (fairness). */
+static void flush(struct conn *c)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        if (c->offer)
+            offer(c);
+        if (c->closing || c->flying)
+            return;
+        c->ev->fill(c->user, &c->out, FILL_BYTES);
+        if (c->closing)
+            return;
+        if (c->out.len == 0) {
+            send_fin(c);
+            if (!c->offer)
+                return;
+            continue;
+        }
+        if (!write_out(c))
+            return;
+    }
+    mark(c);
+}
+
+void conn_flush_all(struct worker *w)
+{
+    struct list now;
+    if (list_empty(&w->dirty))
+        return;
+    /* what becomes dirty while we flush (credit, mostly) is flushed in the same turn, but only so often */
+    for (int pass = 0; pass < ROUNDS && !list_empty(&w->dirty); pass++) {
+        list_init(&now);
+        list_push(&w->dirty, &now);
+        list_del(&w->dirty); /* `now` took the head's place */
+        list_init(&w->dirty);
+        for (struct list *l; (l = list_pop(&now));)
+            flush(container_of(l, struct conn, dirty));
+    }
+}
+
+static struct conn *conn_new(struct worker *w, const struct sockaddr *peer)
+{
+    struct conn *c = mem_new(sizeof *c);
+    c->w = w;
+    c->tcp.data = c;
+    list_init(&c->dirty);
+    list_init(&c->written);
+    buf_init(&c->in, w->pool);
+    buf_init(&c->out, w->pool);
+    memcpy(&c->peer, peer, addr_len(peer));
+    c->info.peer = &c->peer.sa;
+    return c;
+}
+
+struct conn *conn_accept(struct worker *w, int fd, const struct sockaddr *peer, uint16_t listener, struct accept_gate *gate,
+                         bool surplus)
+{
+    struct conn *c = conn_new(w, peer);
+    c->info.listener = listener;
+    c->info.surplus = surplus;
+    c->gate = gate;
+    uv_tcp_init(&w->loop, &c->tcp);
+    c->tcp.data = c;
+    if (uv_tcp_open(&c->tcp, fd) == 0)
+        return c;
+    close(fd);
+    conn_close(c, WHY_OVERLOAD);
+    return NULL;
+}
+
+static void on_connect(uv_connect_t *r, int status)
+{
+    struct conn *c = r->data;
+    mem_free(r);
+    if (c->closing)
+        return;
+    if (status < 0) {
+        c->err = -status;
+        conn_close(c, status == UV_ETIMEDOUT ? WHY_DEADLINE : WHY_DIAL);
+        return;
+    }
+    update_reading(c);
+    if (!c->closing)
+        c->ev->ready(c->user);
+}
+
+static int start_connect(struct conn *c, const struct sockaddr *to)
+{
+    uv_os_fd_t fd;
+    int err = uv_fileno((uv_handle_t *)&c->tcp, &fd);
+    if (err < 0)
+        return err;
+    conn_socket_options(fd);
+    uv_connect_t *r = mem_new(sizeof *r);
+    r->data = c;
+    err = uv_tcp_connect(r, &c->tcp, to, on_connect);
+    if (err < 0)
+        mem_free(r);
+    return err;
+}
+
+struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const struct conn_events *ev, void *user, int *ret_errno)
+{
+    struct conn *c = conn_new(w, to);
+    int err = uv_tcp_init_ex(&w->loop, &c->tcp, to->sa_family); /* the family makes the socket exist (U16) */
+    if (err < 0) {
+        *ret_errno = -err;
+        mem_free(c);
+        return NULL;
+    }
+    c->tcp.data = c;
+    err = start_connect(c, to);
+    if (err < 0) {
+        *ret_errno = -err;
+        conn_close(c, WHY_DIAL);
+        return NULL;
+    }
+    c->ev = ev;
+    c->user = user;
+    return c;
+}
+
+int conn_errno(const struct conn *c)
+{
+    return c->err;
+}
+
+void conn_socket_options(int fd)
+{
+    int one = 1, idle = 30, interval = 10, count = 5;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+const struct conn_info *conn_info(const struct conn *c)
+{
+    return &c->info;
+}
+
+struct worker *conn_worker(const struct conn *c)
+{
+    return c->w;
+}
+
+void conn_attach(struct conn *c, const struct conn_events *ev, void *user)
+{
+    c->ev = ev;
+    c->user = user;
+    update_reading(c);
+    if (c->in.len > 0 || (c->eof && !c->eof_told)) {
+        c->offer = true;
+        mark(c);
+    }
+}
+
+void conn_read(struct conn *c, bool on)
+{
+    c->paused = !on;
+    if (!on) {
+        update_reading(c);
+        return;
+    }
+    c->offer = true;
+    mark(c);
+}
+
+void conn_bulk(struct conn *c, bool on)
+{
+    c->bulk = on;
+}
+
+void conn_wake(struct conn *c)
+{
+    mark(c);
+}
+
+void conn_finish(struct conn *c)
+{
+    c->finishing = true;
+    mark(c);
+}
+
+size_t conn_unsent(const struct conn *c)
+{
+    return c->out.len;
+}
+
+size_t conn_untaken(const struct conn *c)
+{
+    return c->in.len;
+}

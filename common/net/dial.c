@@ -1,0 +1,186 @@
+/* dial.c — one connection to a host and port.  The addresses are tried in order, each with its share of what is left of the deadline;
+ * the caller's allow() sees every one, and the connection goes to the very address that was judged. */
+#include "net/dial.h"
+
+#include <errno.h>
+
+#include "net/conn_impl.h"
+#include "net/resolve.h"
+
+enum { DIAL_ADDRESSES = 16 };
+
+struct dial {
+    struct worker *w;
+    struct resolve *resolving;
+    struct conn *conn;
+    struct timer timer; /* this attempt's share */
+    uint64_t deadline;
+    struct ip ips[DIAL_ADDRESSES];
+    unsigned nips, at;
+    uint16_t port;
+    int err;
+    enum why why; /* of the last attempt */
+    enum why (*allow)(void *user, const struct sockaddr *addr);
+    void (*done)(void *user, struct conn *c, enum why why);
+    void *user;
+};
+
+static void on_ready(void *user);
+static void on_closed(void *user, enum why why);
+
+static void on_bytes(void *user, struct buf *in)
+{
+    (void)user;
+    (void)in; /* a peer that speaks first: its bytes wait for the next owner */
+}
+
+static void on_eof(void *user)
+{
+    (void)user;
+}
+
+static void on_fill(void *user, struct buf *out, size_t max)
+{
+    (void)user;
+    (void)out;
+    (void)max;
+}
+
+static void on_orphan_closed(void *user, enum why why)
+{
+    (void)user;
+    (void)why;
+}
+
+static const struct conn_events attempt_events = {on_ready, on_bytes, on_eof, on_fill, on_closed};
+static const struct conn_events orphan_events = {NULL, on_bytes, on_eof, on_fill, on_orphan_closed};
+
+/* A conn whose closing nobody waits for. */
+static void drop_conn(struct dial *d)
+{
+    struct conn *c = d->conn;
+    d->conn = NULL;
+    if (!c)
+        return;
+    conn_close(c, WHY_DIAL);
+    c->ev = &orphan_events;
+}
+
+static void finish(struct dial *d, struct conn *c, enum why why)
+{
+    timer_clear(d->w, &d->timer);
+    d->done(d->user, c, why);
+    worker_bury(d->w, mem_free, d);
+}
+
+static enum why why_of(int err)
+{
+    if (err == EMFILE || err == ENFILE || err == ENOMEM || err == EADDRNOTAVAIL)
+        return WHY_OVERLOAD;
+    return err == ETIMEDOUT ? WHY_DEADLINE : WHY_DIAL;
+}
+
+static void next(struct dial *d);
+
+/* True: an attempt is under way. */
+static bool attempt(struct dial *d)
+{
+    union addr to;
+    addr_make(&to, &d->ips[d->at++], d->port);
+    enum why why = d->allow(d->user, &to.sa);
+    if (why != WHY_OK) {
+        d->why = why;
+        return false;
+    }
+    d->conn = conn_connect(d->w, &to.sa, &attempt_events, d, &d->err);
+    if (d->conn)
+        return true;
+    d->why = why_of(d->err);
+    return false;
+}
+
+static void next(struct dial *d)
+{
+    uint64_t now = worker_now(d->w);
+    while (d->at < d->nips) {
+        if (now >= d->deadline) {
+            d->why = WHY_DEADLINE;
+            break;
+        }
+        if (attempt(d)) {
+            timer_set(d->w, &d->timer, (d->deadline - now) / (d->nips - d->at + 1));
+            return;
+        }
+    }
+    finish(d, NULL, d->why);
+}
+
+static void on_ready(void *user)
+{
+    struct dial *d = user;
+    struct conn *c = d->conn;
+    d->conn = NULL;
+    finish(d, c, WHY_OK);
+}
+
+static void on_closed(void *user, enum why why)
+{
+    struct dial *d = user;
+    d->err = conn_errno(d->conn);
+    d->conn = NULL;
+    d->why = why == WHY_DEADLINE ? why : d->err ? why_of(d->err) : WHY_DIAL;
+    next(d);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct dial *d = container_of(t, struct dial, timer);
+    if (d->resolving)
+        return; /* its own deadline is the same and will tell */
+    d->err = ETIMEDOUT;
+    d->why = WHY_DEADLINE;
+    drop_conn(d);
+    next(d);
+}
+
+static void on_resolved(void *user, const struct ip *ips, unsigned n, enum why why)
+{
+    struct dial *d = user;
+    d->resolving = NULL;
+    d->why = why;
+    d->nips = n < DIAL_ADDRESSES ? n : DIAL_ADDRESSES;
+    for (unsigned i = 0; i < d->nips; i++)
+        d->ips[i] = ips[i];
+    next(d);
+}
+
+struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t timeout_ms,
+                        enum why (*allow)(void *user, const struct sockaddr *addr),
+                        void (*done)(void *user, struct conn *c, enum why why), void *user)
+{
+    struct dial *d = mem_new(sizeof *d);
+    d->w = w;
+    d->port = to->port;
+    d->deadline = worker_now(w) + timeout_ms;
+    d->why = WHY_DIAL;
+    d->allow = allow;
+    d->done = done;
+    d->user = user;
+    timer_init(&d->timer, on_timer);
+    d->resolving = resolve_start(worker_get(w, SLOT_NAMES), to->host, timeout_ms, on_resolved, d);
+    return d;
+}
+
+void dial_cancel(struct dial *d)
+{
+    if (d->resolving)
+        resolve_cancel(d->resolving);
+    timer_clear(d->w, &d->timer);
+    drop_conn(d);
+    worker_bury(d->w, mem_free, d);
+}
+
+int dial_errno(const struct dial *d)
+{
+    return d->err;
+}

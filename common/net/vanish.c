@@ -1,0 +1,68 @@
+/* vanish.c — finds peers that vanished without a word while we had something for them.  Keep-alive finds the silent ones, but not while
+ * bytes are unacknowledged; TCP_USER_TIMEOUT would also end a reader that only pauses, since it counts a closed window as silence.  So
+ * connections that were written to are looked at from time to time: unacknowledged bytes and no acknowledgement of anything, probes
+ * included, for 90 s means gone (cases OPS-08). */
+#include <netinet/tcp.h>
+
+#include "net/conn_impl.h"
+
+enum { LOOK_MS = 15000, QUIET_MS = 60000, GONE_MS = 90000, LOOKS = 256 };
+
+static bool vanished(struct conn *c, bool *ret_waiting)
+{
+    uv_os_fd_t fd;
+    struct tcp_info i;
+    socklen_t n = sizeof i;
+    *ret_waiting = false;
+    if (uv_fileno((uv_handle_t *)&c->tcp, &fd) < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) < 0)
+        return false;
+    *ret_waiting = i.tcpi_unacked > 0 || c->flying;
+    return *ret_waiting && i.tcpi_last_ack_recv >= GONE_MS;
+}
+
+static void look(struct worker *w, struct conn *c)
+{
+    bool waiting;
+    list_del(&c->written);
+    if (vanished(c, &waiting)) {
+        conn_close(c, c->info.listener ? WHY_CLIENT_GONE : WHY_ORIGIN_GONE);
+        return;
+    }
+    if (waiting) {
+        c->last_write_ms = worker_now(w); /* looked at again after another quiet time */
+        list_push(&w->written, &c->written);
+    }
+}
+
+static void on_sweep(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, sweep);
+    uint64_t now = worker_now(w);
+    int looks = 0;
+    list_each(l, &w->written)
+    {
+        struct conn *c = container_of(l, struct conn, written);
+        if (now - c->last_write_ms < QUIET_MS || looks++ == LOOKS)
+            break;
+        look(w, c);
+    }
+    if (!list_empty(&w->written))
+        timer_set(w, &w->sweep, looks > LOOKS ? WHEEL_SLOT_MS : LOOK_MS);
+}
+
+void vanish_note(struct conn *c)
+{
+    struct worker *w = c->w;
+    c->last_write_ms = worker_now(w);
+    list_del(&c->written);
+    list_push(&w->written, &c->written);
+    if (timer_is_set(&w->sweep))
+        return;
+    timer_init(&w->sweep, on_sweep);
+    timer_set(w, &w->sweep, LOOK_MS);
+}
+
+void vanish_forget(struct conn *c)
+{
+    list_del(&c->written);
+}
