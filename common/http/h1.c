@@ -1,0 +1,210 @@
+/* h1.c — an HTTP/1 session: one exchange after the other on one connection, in either role.  Here is its life; the message that is read
+ * is in h1_in.c, the one that is written in h1_out.c. */
+#include "http/h1_impl.h"
+
+static void arm(struct h1 *h, uint64_t ms)
+{
+    if (ms > 0)
+        timer_set(h->s.w, &h->timer, ms);
+}
+
+void h1_stream_over(struct h1 *h, enum why why)
+{
+    if (!h->has_stream)
+        return;
+    h->has_stream = false;
+    h->request = h->response = h->trailers = NULL;
+    h->stream.ev->closed(h->stream.user, why);
+}
+
+/* Is the end of the connection the end of a body that has not left yet?  Then only a reset says that it is not whole. */
+static bool would_look_whole(const struct h1 *h)
+{
+    if (!h->s.server || h->out_coding != CODING_EOF)
+        return false;
+    return h->out == OUT_BODY || h->out == OUT_LAST || h->out == OUT_CUT || (h->out == OUT_DONE && conn_unsent(h->s.conn) > 0);
+}
+
+void h1_close_conn(struct h1 *h, enum why why)
+{
+    if (h->closing)
+        return;
+    h->closing = true;
+    timer_clear(h->s.w, &h->timer);
+    if (would_look_whole(h))
+        conn_reset(h->s.conn, why);
+    else
+        conn_close(h->s.conn, why);
+}
+
+void h1_close(struct h1 *h, enum why why)
+{
+    h1_close_conn(h, why);
+    h1_stream_over(h, why);
+}
+
+void h1_linger(struct h1 *h)
+{
+    h->in = IN_DISCARD;
+    h->out = OUT_DONE;
+    conn_finish(h->s.conn);
+    conn_read(h->s.conn, true);
+    arm(h, h->s.limits->linger_ms ? h->s.limits->linger_ms : 1);
+}
+
+static bool input_complete(const struct h1 *h)
+{
+    return h->in == IN_DONE || h->in == IN_ENDED;
+}
+
+/* Ready for the next exchange. */
+static void to_idle(struct h1 *h)
+{
+    h1_reset_in(h);
+    h->out = OUT_IDLE;
+    if (h->s.server) {
+        if (h->draining && h->s.limits->drain_idle_ms == 0) {
+            h1_close_conn(h, WHY_DRAIN);
+            return;
+        }
+        arm(h, h->draining ? h->s.limits->drain_idle_ms : h->s.limits->keep_alive_ms);
+        if (conn_untaken(h->s.conn) > 0)
+            conn_read(h->s.conn, true); /* a pipelined request */
+        return;
+    }
+    h->s.ev->idle(h->s.user, &h->s);
+}
+
+/* The answer has left; the request may still be coming. */
+static void after_response(struct h1 *h, bool keep)
+{
+    h1_stream_over(h, WHY_OK);
+    if (h->closing)
+        return;
+    if (!input_complete(h) && !h->peer_eof) {
+        h1_linger(h);
+        return;
+    }
+    if (keep) {
+        to_idle(h);
+        return;
+    }
+    /* the rest of a pipeline is not answered; a close with bytes unread would reset what the client has yet to read */
+    if (conn_untaken(h->s.conn) > 0 || h->waits_tunnel)
+        h1_linger(h);
+    else
+        h1_close(h, WHY_OK);
+}
+
+void h1_settle(struct h1 *h)
+{
+    if (!h->has_stream || h->closing || h->out != OUT_DONE)
+        return;
+    if (!input_complete(h) && (!h->s.server || h->in == IN_TUNNEL))
+        return;
+    if (h->s.server && conn_unsent(h->s.conn) > 0)
+        return; /* the kernel has not taken all of the answer: fill() will be asked again */
+    struct h1_end end = {
+        .request_done = h->s.server ? input_complete(h) : conn_unsent(h->s.conn) == 0,
+        .response_done = true,
+        .peer_keeps = h->in_framing.keep_alive && !h->peer_eof && h->in != IN_ENDED,
+        /* a server that drains keeps what the answer promised for a moment: a request may be on its way */
+        .we_keep = h->we_keep && (h->s.server || !h->draining) && h->out_coding != CODING_RAW,
+        .until_eof = (h->s.server ? h->out_coding == CODING_EOF : h->in_framing.body == BODY_EOF),
+        .unread = h->s.server ? 0 : conn_untaken(h->s.conn),
+    };
+    bool keep = h1_reusable(&end);
+    if (h->s.server) {
+        after_response(h, keep);
+        return;
+    }
+    if (!keep) {
+        h1_close(h, WHY_OK);
+        return;
+    }
+    h1_stream_over(h, WHY_OK);
+    if (!h->closing)
+        to_idle(h);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct h1 *h = container_of(t, struct h1, timer);
+    if (h->out == OUT_CUT)
+        h1_break_off(h);
+    else
+        h1_close(h, h->in == IN_IDLE ? WHY_OK : WHY_DEADLINE);
+}
+
+static void free_h1(void *p)
+{
+    struct h1 *h = p;
+    buf_clear(&h->heads);
+    buf_clear(&h->body);
+    mem_free(h->scratch);
+    mem_free(h);
+}
+
+static void on_closed(void *user, enum why why)
+{
+    struct h1 *h = user;
+    h->closing = true;
+    timer_clear(h->s.w, &h->timer);
+    h1_stream_over(h, why);
+    h->s.ev->closed(h->s.user, &h->s);
+    worker_bury(h->s.w, free_h1, h);
+}
+
+static const struct conn_events events = {NULL, h1_on_bytes, h1_on_eof, h1_on_fill, on_closed};
+
+/* ---- session operations */
+
+static bool op_open(struct session *s, struct http_stream **ret)
+{
+    struct h1 *h = (struct h1 *)s;
+    if (h->s.server || h->closing || h->draining || h->peer_eof || h->in != IN_IDLE || h->out != OUT_IDLE)
+        return false;
+    h->in = IN_HEAD;
+    h->out = OUT_WAIT;
+    h->has_stream = true;
+    h->s.exchanges++;
+    *ret = &h->stream;
+    return true;
+}
+
+static void op_drain(struct session *s)
+{
+    struct h1 *h = (struct h1 *)s;
+    if (h->draining || h->closing)
+        return;
+    h->draining = true;
+    if (h->has_stream || h->in != IN_IDLE)
+        return;
+    if (h->s.server && h->s.limits->drain_idle_ms > 0)
+        arm(h, h->s.limits->drain_idle_ms); /* a request may be on its way */
+    else
+        h1_close_conn(h, WHY_DRAIN);
+}
+
+/* Down is quiet: the stream hears of it when the conn has closed. */
+static void op_close(struct session *s, enum why why)
+{
+    h1_close_conn((struct h1 *)s, why);
+}
+
+static const struct session_ops ops = {op_open, op_drain, op_close};
+
+struct session *h1_start(struct worker *w, struct conn *conn, bool server, const struct http_limits *limits,
+                         const struct session_events *ev, void *user)
+{
+    struct h1 *h = mem_new(sizeof *h);
+    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0};
+    h->stream.ops = &h1_ops;
+    buf_init(&h->heads, worker_pool(w));
+    buf_init(&h->body, worker_pool(w));
+    timer_init(&h->timer, on_timer);
+    conn_attach(conn, &events, h);
+    if (server)
+        arm(h, limits->keep_alive_ms);
+    return &h->s;
+}
