@@ -1,0 +1,269 @@
+/* exchange.c — the client's side of an exchange, its states and its deadlines.  The pump is the table of DESIGN 6: an event here is an
+ * operation there. */
+#include "proxy/exchange.h"
+
+#include "proxy/requestid.h"
+
+/* ---- states */
+
+static uint64_t deadline_ms(const struct exchange *x)
+{
+    const struct proxy_rules *r = &x->p->rules;
+    if (x->state == X_TUNNEL && (x->request_end || x->up_end))
+        return r->half_close_ms;
+    return r->timeout_ms[x->state];
+}
+
+static void arm(struct exchange *x)
+{
+    uint64_t ms = deadline_ms(x);
+    if (ms == 0)
+        timer_clear(x->p->w, &x->timer);
+    else
+        timer_set(x->p->w, &x->timer, ms);
+}
+
+void exchange_enter(struct exchange *x, enum xstate state)
+{
+    list_del(&x->link);
+    x->p->count[x->state]--;
+    x->state = state;
+    list_push(&x->p->state[state], &x->link);
+    x->p->count[state]++;
+    x->since_ms = worker_now(x->p->w);
+    arm(x);
+}
+
+/* Lazy: a timer that fires early is armed for the rest. */
+void exchange_progress(struct exchange *x)
+{
+    x->since_ms = worker_now(x->p->w);
+}
+
+static void on_deadline(struct timer *t)
+{
+    struct exchange *x = container_of(t, struct exchange, timer);
+    uint64_t ms = deadline_ms(x), now = worker_now(x->p->w);
+    if (now < x->since_ms + ms) {
+        timer_set(x->p->w, &x->timer, x->since_ms + ms - now);
+        return;
+    }
+    if (x->state == X_HEAD) {
+        exchange_fail(x, WHY_DEADLINE, &(struct http_fault){408, "request head not complete in time"});
+        return;
+    }
+    if (x->state == X_CLOSING || x->status != 0)
+        exchange_abort(x, WHY_DEADLINE);
+    else
+        exchange_fail(x, WHY_DEADLINE, NULL);
+}
+
+/* The origin kept silent: we ask for the body ourselves (RFC 9110 section 10.1.1, H4). */
+static void on_continue(struct timer *t)
+{
+    struct exchange *x = container_of(t, struct exchange, cont);
+    if (!x->down || x->status != 0 || x->bytes_in > 0 || x->cont_sent || x->request_end)
+        return;
+    struct http_head *h = arena_zero(&x->mem, sizeof *h);
+    h->status = 100;
+    h->length = -1;
+    x->cont_sent = true;
+    x->down->ops->head(x->down, h, false);
+}
+
+/* ---- the end */
+
+static void free_exchange(void *p)
+{
+    struct exchange *x = p;
+    buf_clear(&x->pending);
+    buf_clear(&x->replay);
+    arena_done(&x->mem);
+    mem_free(x);
+}
+
+void exchange_check_over(struct exchange *x)
+{
+    if (x->down || x->up || x->dial || x->dead)
+        return;
+    struct proxy *p = x->p;
+    x->dead = true;
+    accesslog_end(x);
+    list_del(&x->link);
+    p->count[x->state]--;
+    timer_clear(p->w, &x->timer);
+    timer_clear(p->w, &x->cont);
+    origin_leave(p->origins, &x->pool);
+    p->arena_bytes -= x->arena_counted;
+    if (x->pin)
+        pin_put(p->w, x->pin);
+    worker_bury(p->w, free_exchange, x);
+    proxy_check_drained(p);
+}
+
+/* ---- events of the client's side */
+
+void exchange_name(struct exchange *x)
+{
+    uint8_t random[16];
+    proxy_random(x->p, random);
+    x->facts.request_id = request_id(x->request, random, &x->mem);
+}
+
+static void make_facts(struct exchange *x, const struct http_head *head)
+{
+    struct worker *w = x->p->w;
+    x->request = head;
+    x->pin = pin_get(w);
+    x->facts = (struct facts){.snap = x->pin->snap,
+                              .tables = worker_get(w, SLOT_PRODUCT),
+                              .client = conn_info(x->client->session->conn),
+                              .head = head,
+                              .unix_s = worker_unix_s(w),
+                              .now_ms = worker_now(w),
+                              .draining = x->p->draining};
+    exchange_name(x);
+}
+
+/* True: this request is one too many (B7).  The product's own pages are answered all the same. */
+static bool too_many(struct exchange *x)
+{
+    if (!x->facts.client->surplus && !proxy_overloaded(x->p))
+        return false;
+    counter_add(&x->p->metrics->overload, 1);
+    x->client->session->ops->drain(x->client->session); /* the connection ends with this answer */
+    return true;
+}
+
+static void decide(struct exchange *x)
+{
+    const struct gate *gate = x->p->rules.gate;
+    gate->decide(&x->facts, &x->mem, &x->verdict);
+    x->arena_counted = x->mem.extra;
+    x->p->arena_bytes += x->arena_counted;
+    x->t_decided = worker_now_us(x->p->w);
+    gate->judged(x->p->w, &x->facts, &x->verdict, x->t_decided - x->t_head);
+    if (x->verdict.act != ACT_LOCAL && too_many(x)) {
+        exchange_fail(x, WHY_OVERLOAD, NULL);
+        return;
+    }
+    if (x->verdict.act == ACT_FORWARD)
+        upstream_begin(x);
+    else
+        exchange_reply(x, &x->verdict);
+}
+
+static void down_head(void *user, struct http_head *head, bool end)
+{
+    struct exchange *x = user;
+    x->request_end = end;
+    x->t_head = worker_now_us(x->p->w);
+    make_facts(x, head);
+    decide(x);
+}
+
+/* Bytes nobody wants: dropped and credited, so that nothing stalls. */
+static void swallow(struct exchange *x, struct buf *b)
+{
+    size_t n = b->len;
+    buf_clear(b);
+    if (x->down)
+        x->down->ops->credit(x->down, n);
+}
+
+static void keep_for_replay(struct exchange *x, const struct buf *b)
+{
+    if (!x->keep_replay)
+        return;
+    if (x->replay.len + b->len > REPLAY_BYTES) {
+        x->keep_replay = false;
+        buf_clear(&x->replay);
+        return;
+    }
+    for (const struct slice *s = b->head; s; s = s->next)
+        buf_ref(&x->replay, s->chunk, s->p, s->n);
+}
+
+static void down_data(void *user, struct buf *b)
+{
+    struct exchange *x = user;
+    x->bytes_in += b->len;
+    exchange_progress(x);
+    if (x->own_reply || (!x->up && !x->dial)) {
+        swallow(x, b);
+        return;
+    }
+    if (!x->up) {
+        buf_move_all(&x->pending, b);
+        return;
+    }
+    keep_for_replay(x, b);
+    x->owed += b->len;
+    x->up->ops->data(x->up, b);
+}
+
+static void down_end(void *user, struct http_head *trailers)
+{
+    struct exchange *x = user;
+    x->request_end = true;
+    x->trailers = trailers;
+    exchange_progress(x);
+    if (x->up && !x->own_reply) {
+        x->request_passed = true;
+        x->up->ops->end(x->up, trailers);
+    }
+    if (x->state == X_TUNNEL)
+        arm(x);
+}
+
+static void down_sent(void *user, size_t n)
+{
+    struct exchange *x = user;
+    x->bytes_out += n;
+    exchange_progress(x);
+    if (x->up && !x->own_reply)
+        x->up->ops->credit(x->up, n);
+}
+
+static void down_fault(void *user, const struct http_fault *fault)
+{
+    struct exchange *x = user;
+    exchange_fail(x, WHY_CLIENT_PROTOCOL, fault);
+}
+
+static void down_closed(void *user, enum why why)
+{
+    struct exchange *x = user;
+    x->down = NULL;
+    if (x->why == WHY_OK)
+        x->why = why;
+    /* an answer that is whole may still wait for its own closed(OK), and then its connection is kept */
+    if (why != WHY_OK || !x->up_end || !x->request_passed)
+        upstream_drop(x, why == WHY_OK ? WHY_CLIENT_GONE : why);
+    exchange_check_over(x);
+}
+
+static const struct http_events down_events = {down_head, down_data, down_end, down_sent, down_fault, down_closed};
+
+void exchange_accept(void *user, struct session *s, struct http_stream *down)
+{
+    struct client *c = user;
+    struct proxy *p = c->p;
+    struct exchange *x = mem_new(sizeof *x);
+    (void)s;
+    x->p = p;
+    x->client = c;
+    x->down = down;
+    x->t_start = worker_now_us(p->w);
+    arena_init(&x->mem, x->first, sizeof x->first);
+    buf_init(&x->pending, worker_pool(p->w));
+    buf_init(&x->replay, worker_pool(p->w));
+    timer_init(&x->timer, on_deadline);
+    timer_init(&x->cont, on_continue);
+    list_init(&x->link);
+    p->count[x->state]++;
+    exchange_enter(x, X_HEAD);
+    down->ev = &down_events;
+    down->user = x;
+    down->mem = &x->mem;
+}

@@ -1,0 +1,112 @@
+/* exchange.h — one request and its response: two streams and a pump (DESIGN 6).  For the files of proxy/ only.
+ *
+ * What comes from one side goes to the other in the same call; what has left on one side is credited to the other.  An exchange pins one
+ * configuration, owns one arena, is in one state, has one deadline, and ends with one reason. */
+#ifndef PROXY_EXCHANGE_H
+#define PROXY_EXCHANGE_H
+
+#include "base/list.h"
+#include "net/worker.h"
+#include "proxy/proxy.h"
+
+enum { REPLAY_BYTES = 65536, FIRST_ARENA_BYTES = 1536, CONTINUE_MS = 1000 };
+
+/* A client's connection. */
+struct client {
+    struct list link; /* in proxy->clients */
+    struct proxy *p;
+    struct session *session;
+};
+
+struct proxy {
+    struct worker *w;
+    struct proxy_rules rules;
+    struct origins *origins;
+    struct list clients;
+    unsigned nclients;
+    struct list state[XSTATES];
+    unsigned count[XSTATES];
+    size_t arena_bytes; /* beyond the first blocks */
+    struct proxy_metrics *metrics;
+    struct listener *listeners[4];
+    unsigned nlisteners;
+    struct timer pressure; /* while listeners pause */
+    bool paused, draining;
+    void (*drained)(void *user);
+    void *drained_user;
+    uint8_t random[1024]; /* request ids are cut from it */
+    unsigned random_left;
+    char http_date[29];
+    int64_t http_date_s;
+};
+
+struct exchange {
+    struct list link; /* its state's list */
+    enum xstate state;
+    struct proxy *p;
+    struct client *client;
+    struct pin *pin;
+    struct http_stream *down, *up;
+    struct origin_dial *dial;
+    struct origin_user pool;
+    struct timer timer, cont;
+    uint64_t since_ms; /* entry into the state, or the last progress */
+    uint64_t t_start, t_head, t_decided, t_sent, t_answer; /* µs */
+    struct facts facts;
+    struct verdict verdict;
+    const struct http_head *request; /* as it came */
+    struct http_head *trailers;      /* of the request, waiting for the origin */
+    struct buf pending;              /* request body, while there is no origin yet */
+    struct buf replay;               /* what was sent on a reused connection, to be sent again (8.4) */
+    size_t owed;                     /* given to up, not sent: credit for the client */
+    size_t recredit;                 /* of owed: sent and credited before, on the connection that died */
+    uint64_t bytes_in, bytes_out;    /* bodies and tunnels */
+    size_t arena_counted;            /* of mem, in the worker's sum */
+    int status;                      /* of the final head that went down, 0: none yet */
+    enum why why;                    /* set by the first ending */
+    bool request_end : 1;            /* the client's message is complete */
+    bool request_passed : 1;         /* ... and its end was told to the origin */
+    bool up_end : 1;                 /* the origin's message is complete */
+    bool up_spoke : 1;               /* any byte of an answer came */
+    bool reused : 1;
+    bool retried : 1;
+    bool keep_replay : 1;
+    bool tunnel : 1;
+    bool own_reply : 1;              /* the answer is ours: the rest of the request is thrown away */
+    bool cont_sent : 1;
+    bool dead : 1;
+    struct arena mem;
+    char first[FIRST_ARENA_BYTES];
+};
+
+/* exchange.c */
+void exchange_accept(void *client, struct session *s, struct http_stream *down);
+void exchange_enter(struct exchange *x, enum xstate state);
+void exchange_progress(struct exchange *x);
+/* Both sides are gone: the line, the counters, the grave. */
+void exchange_check_over(struct exchange *x);
+
+/* upstream.c: the origin's side */
+void upstream_begin(struct exchange *x);
+/* The origin's side ends: cancels stream or dial, gives the client its credit. */
+void upstream_drop(struct exchange *x, enum why why);
+
+/* ending.c */
+/* Something went wrong: our own answer if none has begun, else the client is cut off. */
+void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fault);
+/* Answers with a verdict of REPLY or LOCAL. */
+void exchange_reply(struct exchange *x, const struct verdict *v);
+/* Cuts both sides now. */
+void exchange_abort(struct exchange *x, enum why why);
+
+/* proxy.c */
+struct str proxy_http_date(struct proxy *p);
+void proxy_random(struct proxy *p, uint8_t out[16]);
+bool proxy_overloaded(struct proxy *p);
+void proxy_check_drained(struct proxy *p);
+/* The id of this exchange: the client's if it is a good one, else a new one (contract ingress 6.2). */
+void exchange_name(struct exchange *x);
+/* accesslog.c */
+void accesslog_end(struct exchange *x);
+
+#endif

@@ -1,0 +1,255 @@
+/* proxy.c — what exchanges of one worker share: clients, pools, limits, drain. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/digest.h"
+#include "base/text.h"
+#include "proxy/exchange.h"
+
+enum { PRESSURE_MS = 250 };
+
+static const char *const state_texts[] = {
+#define X(id, text, timeout) text,
+    XSTATE_MAP(X)
+#undef X
+};
+
+const char *xstate_text(enum xstate s)
+{
+    return state_texts[s];
+}
+
+/* ---- clients */
+
+static void on_session_closed(void *user, struct session *s)
+{
+    struct client *c = user;
+    (void)s;
+    list_del(&c->link);
+    c->p->nclients--;
+    worker_bury(c->p->w, mem_free, c);
+    proxy_check_drained(c->p);
+}
+
+static const struct session_events session_events = {exchange_accept, NULL, on_session_closed};
+
+void proxy_accept(void *user, struct conn *conn)
+{
+    struct proxy *p = user;
+    struct client *c = mem_new(sizeof *c);
+    counter_add(&p->metrics->connections, 1);
+    c->p = p;
+    list_push(&p->clients, &c->link);
+    p->nclients++;
+    c->session = h1_start(p->w, conn, true, &p->rules.client, &session_events, c);
+    if (p->draining) /* it waited in the queue while we closed the listener: served once, then closed */
+        c->session->ops->drain(c->session);
+}
+
+/* ---- memory (B7): above 7/8 of the cap listeners pause, above the cap new exchanges are refused */
+
+static size_t used(struct proxy *p)
+{
+    return chunk_pool_used(worker_pool(p->w)) + p->arena_bytes;
+}
+
+static void pause_listeners(struct proxy *p, bool paused)
+{
+    if (p->paused == paused)
+        return;
+    p->paused = paused;
+    for (unsigned i = 0; i < p->nlisteners; i++)
+        listener_pause(p->listeners[i], paused);
+    if (paused)
+        origin_drain(p->origins);
+}
+
+static void on_pressure(struct timer *t)
+{
+    struct proxy *p = container_of(t, struct proxy, pressure);
+    bool high = used(p) > p->rules.max_memory / 8 * 7;
+    pause_listeners(p, high);
+    if (high)
+        timer_set(p->w, t, PRESSURE_MS);
+}
+
+bool proxy_overloaded(struct proxy *p)
+{
+    if (p->rules.max_memory == 0)
+        return false;
+    size_t now = used(p);
+    if (now > p->rules.max_memory / 8 * 7 && !p->paused) {
+        pause_listeners(p, true);
+        timer_set(p->w, &p->pressure, PRESSURE_MS);
+    }
+    return now > p->rules.max_memory;
+}
+
+/* ---- small things exchanges need */
+
+struct str proxy_http_date(struct proxy *p)
+{
+    int64_t now = worker_unix_s(p->w);
+    if (now != p->http_date_s) {
+        text_put_http_date(p->http_date, now);
+        p->http_date_s = now;
+    }
+    return (struct str){p->http_date, sizeof p->http_date};
+}
+
+void proxy_random(struct proxy *p, uint8_t out[16])
+{
+    if (p->random_left < 16) { /* one system call for many ids */
+        digest_random(p->random, sizeof p->random);
+        p->random_left = sizeof p->random;
+    }
+    p->random_left -= 16;
+    memcpy(out, p->random + p->random_left, 16);
+}
+
+/* ---- life */
+
+struct proxy *proxy_new(struct worker *w, const struct proxy_rules *rules)
+{
+    struct proxy *p = mem_new(sizeof *p);
+    p->w = w;
+    p->rules = *rules;
+    p->rules.pools.limits = &p->rules.origin;
+    p->origins = origins_new(w, &p->rules.pools);
+    p->metrics = mem_new(sizeof *p->metrics);
+    list_init(&p->clients);
+    for (int i = 0; i < XSTATES; i++)
+        list_init(&p->state[i]);
+    timer_init(&p->pressure, on_pressure);
+    worker_set(w, SLOT_PROXY, p);
+    return p;
+}
+
+struct proxy *proxy_of(const struct worker *w)
+{
+    return worker_get(w, SLOT_PROXY);
+}
+
+static void free_histograms(struct request_metrics *m)
+{
+    for (int i = 0; i < METRIC_METHODS; i++)
+        for (int j = 0; j < METRIC_STATUSES; j++)
+            for (int k = 0; k < METRIC_KINDS; k++)
+                if (counter_get(&m->count[i][j][k]) > 0)
+                    mem_free(atomic_load(&m->duration[i][j][k]));
+}
+
+void proxy_free(struct proxy *p)
+{
+    if (!p)
+        return;
+    assert(list_empty(&p->clients));
+    timer_clear(p->w, &p->pressure);
+    origins_free(p->origins);
+    free_histograms(&p->metrics->requests);
+    mem_free(p->metrics);
+    mem_free(p);
+}
+
+void proxy_add_listener(struct proxy *p, struct listener *l)
+{
+    assert(p->nlisteners < sizeof p->listeners / sizeof *p->listeners);
+    p->listeners[p->nlisteners++] = l;
+}
+
+/* ---- drain */
+
+static unsigned running(const struct proxy *p)
+{
+    unsigned n = 0;
+    for (int i = 0; i < XSTATES; i++)
+        n += p->count[i];
+    return n;
+}
+
+void proxy_check_drained(struct proxy *p)
+{
+    if (!p->draining || !p->drained || p->nclients > 0 || running(p) > 0)
+        return;
+    void (*drained)(void *) = p->drained;
+    p->drained = NULL;
+    origin_drain(p->origins);
+    drained(p->drained_user);
+}
+
+void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
+{
+    p->draining = true;
+    p->drained = drained;
+    p->drained_user = user;
+    for (unsigned i = 0; i < p->nlisteners; i++)
+        listener_stop(p->listeners[i]);
+    p->nlisteners = 0;
+    list_each(l, &p->clients)
+    {
+        struct client *c = container_of(l, struct client, link);
+        c->session->ops->drain(c->session);
+    }
+    proxy_check_drained(p);
+}
+
+void proxy_cut(struct proxy *p)
+{
+    for (int i = 0; i < XSTATES; i++)
+        list_each(l, &p->state[i])
+            exchange_abort(container_of(l, struct exchange, link), WHY_DRAIN);
+    list_each(l, &p->clients)
+    {
+        struct client *c = container_of(l, struct client, link);
+        c->session->ops->close(c->session, WHY_DRAIN);
+    }
+}
+
+bool proxy_draining(const struct proxy *p)
+{
+    return p->draining;
+}
+
+void proxy_purge(struct proxy *p, struct str pool)
+{
+    origin_purge(p->origins, pool);
+}
+
+/* ---- to look at */
+
+const struct proxy_metrics *proxy_metrics(const struct proxy *p)
+{
+    return p->metrics;
+}
+
+unsigned proxy_count(const struct proxy *p, enum xstate s)
+{
+    return p->count[s];
+}
+
+unsigned proxy_clients(const struct proxy *p)
+{
+    return p->nclients;
+}
+
+const struct origins *proxy_origins(const struct proxy *p)
+{
+    return p->origins;
+}
+
+void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exchange_view *x), void *arg)
+{
+    for (int i = 0; i < XSTATES; i++)
+        for (const struct list *l = p->state[i].next; l != &p->state[i]; l = l->next) {
+            const struct exchange *x = container_of(l, struct exchange, link);
+            struct exchange_view v = {.request_id = x->facts.request_id,
+                                      .state = x->state,
+                                      .age_ms = (worker_now_us(p->w) - x->t_start) / 1000,
+                                      .bytes_in = x->bytes_in,
+                                      .bytes_out = x->bytes_out,
+                                      .pool = x->verdict.pool};
+            if (x->request)
+                v.method = x->request->method;
+            each(arg, &v);
+        }
+}

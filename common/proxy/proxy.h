@@ -1,0 +1,90 @@
+/* proxy.h — the proxy of one worker: client sessions, exchanges by state, pools, counters. */
+#ifndef PROXY_PROXY_H
+#define PROXY_PROXY_H
+
+#include "base/metrics.h"
+#include "net/listen.h"
+#include "proxy/gate.h"
+#include "proxy/origin.h"
+
+/* Every state has a list (its length is a gauge) and a deadline (its passing is an ending). */
+#define XSTATE_MAP(X)                                                                                                  \
+    X(HEAD, "head", head_timeout)                                                                                      \
+    X(DIAL, "dial", connect_timeout)                                                                                   \
+    X(WAIT, "wait", response_timeout)                                                                                  \
+    X(BODY, "body", idle_timeout)                                                                                      \
+    X(TUNNEL, "tunnel", tunnel_idle_timeout)                                                                           \
+    X(CLOSING, "closing", linger_timeout)
+
+enum xstate {
+#define X(id, text, timeout) X_##id,
+    XSTATE_MAP(X)
+#undef X
+        XSTATES
+};
+
+enum { METRIC_METHODS = 10, METRIC_STATUSES = 500, METRIC_KINDS = 2 };
+
+/* By method, status and kind (http, websocket): the counters are touched only where something happened. */
+struct request_metrics {
+    struct counter count[METRIC_METHODS][METRIC_STATUSES][METRIC_KINDS];
+    struct histogram *_Atomic duration[METRIC_METHODS][METRIC_STATUSES][METRIC_KINDS];
+};
+
+struct proxy_metrics {
+    struct request_metrics requests;
+    struct counter ended[WHYS];       /* exchanges by reason */
+    struct counter connections;       /* accepted */
+    struct counter reused, dials, retries, bytes_in, bytes_out;
+    struct counter overload;          /* refused for memory or connections */
+};
+
+struct proxy_rules {
+    const struct gate *gate;
+    struct http_limits client, origin;
+    struct origin_rules pools;
+    uint64_t timeout_ms[XSTATES];
+    uint64_t half_close_ms;
+    size_t max_memory; /* of this worker; 0: no cap */
+};
+
+struct proxy;
+
+/* Sits in SLOT_PROXY. */
+struct proxy *proxy_new(struct worker *w, const struct proxy_rules *rules);
+/* After a drain; nothing may be open. */
+void proxy_free(struct proxy *p);
+struct proxy *proxy_of(const struct worker *w);
+
+/* A listener's accept (net/listen.h); user is the proxy. */
+void proxy_accept(void *proxy, struct conn *conn);
+/* Listeners that pause while memory is short (B7). */
+void proxy_add_listener(struct proxy *p, struct listener *l);
+
+/* Finish what runs: answers carry "connection: close", idle connections end.  drained(user) when nothing is left. */
+void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user);
+/* The drain deadline: what still runs is cut. */
+void proxy_cut(struct proxy *p);
+bool proxy_draining(const struct proxy *p);
+/* A pool is over (I6): its connections and exchanges end. */
+void proxy_purge(struct proxy *p, struct str pool);
+
+const struct proxy_metrics *proxy_metrics(const struct proxy *p);
+/* Gauges: exchanges in a state, client sessions, connections to origins and idle ones. */
+unsigned proxy_count(const struct proxy *p, enum xstate s);
+unsigned proxy_clients(const struct proxy *p);
+const struct origins *proxy_origins(const struct proxy *p);
+const char *xstate_text(enum xstate s);
+/* "GET" … "other": the label of a row of request_metrics. */
+const char *metric_method(unsigned i);
+
+/* For /debug: one call per exchange.  No path: it may hold a signature (B5). */
+struct exchange_view {
+    struct str request_id, method;
+    enum xstate state;
+    uint64_t age_ms, bytes_in, bytes_out;
+    struct str pool;
+};
+void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exchange_view *x), void *arg);
+
+#endif

@@ -1,0 +1,241 @@
+/* upstream.c — the origin's side of an exchange: a pooled or a new connection, the answer, and the one retry that is safe (contract ingress
+ * 8.4): on another connection, when a reused one died without a byte of an answer. */
+#include "proxy/exchange.h"
+
+#include <assert.h>
+
+static void upstream_dial(struct exchange *x);
+static const struct http_events up_events;
+
+/* ---- sending the request */
+
+static void begin_wait(struct exchange *x)
+{
+    exchange_enter(x, X_WAIT);
+    if (x->request->expect_continue && !x->cont_sent && !x->request_end)
+        timer_set(x->p->w, &x->cont, CONTINUE_MS);
+}
+
+static void send_body(struct exchange *x, struct buf *b)
+{
+    if (b->len == 0)
+        return;
+    if (b != &x->replay && x->keep_replay)
+        for (const struct slice *s = b->head; s; s = s->next)
+            buf_ref(&x->replay, s->chunk, s->p, s->n);
+    x->owed += b->len;
+    x->up->ops->data(x->up, b);
+}
+
+/* Everything the client has said so far goes out in one go. */
+static void send_request(struct exchange *x, struct http_stream *s, bool reused)
+{
+    x->up = s;
+    x->reused = reused;
+    x->keep_replay = reused && !x->retried && x->request->protocol.n == 0;
+    s->ev = &up_events;
+    s->user = x;
+    s->mem = &x->mem;
+    x->t_sent = worker_now_us(x->p->w);
+    bool whole = x->request_end && x->pending.len == 0 && !x->trailers;
+    bool bodyless = whole && x->request->length <= 0 && x->bytes_in == 0;
+    s->ops->head(s, x->verdict.head, bodyless);
+    send_body(x, &x->pending);
+    if (x->request_end) {
+        x->request_passed = true;
+        if (!bodyless)
+            s->ops->end(s, x->trailers);
+    }
+    begin_wait(x);
+}
+
+static void on_origin(void *user, struct http_stream *s, enum why why, int error)
+{
+    struct exchange *x = user;
+    const struct gate *gate = x->p->rules.gate;
+    x->dial = NULL;
+    gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0, worker_now_us(x->p->w) - x->t_decided);
+    if (s) {
+        send_request(x, s, false);
+        return;
+    }
+    if (why == WHY_OVERLOAD)
+        origin_trim(x->p->origins, 16); /* descriptors: idle connections give way */
+    exchange_fail(x, why, NULL);
+}
+
+static enum why on_allow(void *user, const struct sockaddr *addr)
+{
+    struct exchange *x = user;
+    return x->p->rules.gate->allow_addr(&x->facts, &x->verdict, addr);
+}
+
+static void upstream_dial(struct exchange *x)
+{
+    counter_add(&x->p->metrics->dials, 1);
+    exchange_enter(x, X_DIAL);
+    x->dial = origin_dial(x->p->origins, x->verdict.pool, &x->verdict.to, x->p->rules.timeout_ms[X_DIAL], on_allow, on_origin, x);
+}
+
+static void on_pool_ended(struct origin_user *u)
+{
+    struct exchange *x = container_of(u, struct exchange, pool);
+    exchange_abort(x, WHY_REVOKED);
+}
+
+void upstream_begin(struct exchange *x)
+{
+    x->pool.ended = on_pool_ended;
+    list_init(&x->pool.link);
+    origin_join(x->p->origins, x->verdict.pool, &x->pool);
+    struct http_stream *s = NULL;
+    if (x->request->protocol.n == 0) /* an upgrade ends its connection anyway: a fresh one */
+        s = origin_reuse(x->p->origins, x->verdict.pool, &x->verdict.to);
+    if (!s) {
+        upstream_dial(x);
+        return;
+    }
+    counter_add(&x->p->metrics->reused, 1);
+    send_request(x, s, true);
+}
+
+/* ---- the retry */
+
+static bool may_retry(const struct exchange *x, enum why why)
+{
+    if (!x->reused || x->retried || x->up_spoke || !x->down)
+        return false;
+    if (why != WHY_ORIGIN_GONE && why != WHY_REFUSED)
+        return false;
+    if (x->bytes_in > 0 && !x->keep_replay)
+        return false;
+    return x->request->idempotent || why == WHY_REFUSED; /* REFUSED: not a byte of it had left */
+}
+
+/* The body so far goes again; what the client was credited for is not credited a second time. */
+static void retry(struct exchange *x)
+{
+    counter_add(&x->p->metrics->retries, 1);
+    x->retried = true;
+    x->keep_replay = false;
+    x->request_passed = false;
+    x->recredit = x->replay.len - x->owed;
+    x->owed = 0;
+    buf_move_all(&x->pending, &x->replay);
+    upstream_dial(x);
+}
+
+/* ---- events of the origin's side */
+
+static void up_head(void *user, struct http_head *head, bool end)
+{
+    struct exchange *x = user;
+    struct worker *w = x->p->w;
+    x->up_spoke = true;
+    x->keep_replay = false;
+    buf_clear(&x->replay);
+    if (!x->down)
+        return;
+    if (head->status < 200 && head->protocol.n == 0) {
+        bool again = head->status == 100 && x->cont_sent;
+        x->cont_sent |= head->status == 100;
+        begin_wait(x);
+        if (!again)
+            x->down->ops->head(x->down, head, false);
+        return;
+    }
+    timer_clear(w, &x->cont);
+    x->t_answer = worker_now_us(w);
+    x->status = head->status;
+    x->tunnel = head->protocol.n > 0;
+    x->up_end = end;
+    x->request_end &= !x->tunnel; /* both directions are open again */
+    x->request_passed &= !x->tunnel;
+    struct http_head *out = x->p->rules.gate->answer(&x->facts, &x->verdict, head, &x->mem);
+    exchange_enter(x, x->tunnel ? X_TUNNEL : X_BODY);
+    x->down->ops->head(x->down, out, end);
+}
+
+static void up_data(void *user, struct buf *b)
+{
+    struct exchange *x = user;
+    exchange_progress(x);
+    if (!x->down) {
+        size_t n = b->len;
+        buf_clear(b);
+        x->up->ops->credit(x->up, n);
+        return;
+    }
+    x->down->ops->data(x->down, b);
+}
+
+static void up_end(void *user, struct http_head *trailers)
+{
+    struct exchange *x = user;
+    x->up_end = true;
+    exchange_progress(x);
+    if (x->down)
+        x->down->ops->end(x->down, trailers);
+    if (x->state == X_TUNNEL)
+        exchange_enter(x, X_TUNNEL);
+}
+
+static void credit_client(struct exchange *x, size_t n)
+{
+    size_t before = n < x->recredit ? n : x->recredit;
+    x->recredit -= before;
+    n -= before;
+    if (n > 0 && x->down)
+        x->down->ops->credit(x->down, n);
+}
+
+static void up_sent(void *user, size_t n)
+{
+    struct exchange *x = user;
+    assert(n <= x->owed);
+    x->owed -= n;
+    exchange_progress(x);
+    credit_client(x, n);
+}
+
+static void up_fault(void *user, const struct http_fault *fault)
+{
+    (void)user;
+    (void)fault; /* server role only */
+}
+
+static void up_closed(void *user, enum why why)
+{
+    struct exchange *x = user;
+    x->up = NULL;
+    if (may_retry(x, why)) {
+        retry(x);
+        return;
+    }
+    upstream_drop(x, why);
+    if (why == WHY_OK || x->up_end) {
+        exchange_check_over(x);
+        return;
+    }
+    exchange_fail(x, why == WHY_REFUSED ? WHY_ORIGIN_GONE : why, NULL);
+}
+
+static const struct http_events up_events = {up_head, up_data, up_end, up_sent, up_fault, up_closed};
+
+void upstream_drop(struct exchange *x, enum why why)
+{
+    struct http_stream *up = x->up;
+    struct origin_dial *dial = x->dial;
+    x->up = NULL;
+    x->dial = NULL;
+    if (up)
+        up->ops->cancel(up, why);
+    if (dial)
+        origin_dial_cancel(dial);
+    size_t held = x->owed + x->pending.len;
+    x->owed = 0;
+    buf_clear(&x->pending);
+    buf_clear(&x->replay);
+    x->keep_replay = false;
+    credit_client(x, held);
+}
