@@ -1,0 +1,547 @@
+/* app.c — the life of a process, in order: command line, log, configuration, sockets, workers, resolver, listeners; and back again on
+ * SIGTERM: readiness, listeners, sessions, deadline. */
+#include "app/app.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "app/admin.h"
+#include "base/log.h"
+#include "net/resolve.h"
+#include "net/worker.h"
+
+enum { SURPLUS_CONNECTIONS = 64, SPARE_DESCRIPTORS = 128, REMIND_MS = 10000, WINDOW_BYTES = 65536, DRAIN_IDLE_MS = 2000 };
+
+struct told { /* a post to one worker */
+    struct post post;
+    struct app *app;
+    unsigned i;
+    const struct snapshot *snap; /* a reference, or NULL */
+};
+
+struct app {
+    const struct product *product;
+    void *settings;
+    struct arena mem;
+    struct snapshot *snap;
+    uint64_t started_us, adopted_us, reload_faults;
+    struct worker *main;
+    struct worker *workers[APP_WORKERS];
+    unsigned nworkers;
+    int fds[APP_WORKERS][APP_LISTENERS];
+    unsigned nlisteners;
+    struct str where; /* the first listener, for the log */
+    int admin_fd;
+    struct accept_gate gate;
+    struct admin *admin;
+    enum app_phase phase;
+    bool opening;      /* the workers were told to listen */
+    unsigned closed;   /* workers that do not listen yet */
+    unsigned draining; /* workers that have not reported yet */
+    struct timer deadline, remind;
+    void *product_data;
+};
+
+const struct settings *app_settings(const struct app *app)
+{
+    return app->settings;
+}
+
+struct worker *app_main(struct app *app)
+{
+    return app->main;
+}
+
+unsigned app_nworkers(const struct app *app)
+{
+    return app->nworkers;
+}
+
+struct worker *app_worker(struct app *app, unsigned i)
+{
+    return app->workers[i];
+}
+
+void *app_product(const struct app *app)
+{
+    return app->product_data;
+}
+
+void app_set_product(struct app *app, void *p)
+{
+    app->product_data = p;
+}
+
+enum app_phase app_phase(const struct app *app)
+{
+    return app->phase;
+}
+
+const struct product *app_product_of(const struct app *app)
+{
+    return app->product;
+}
+
+const struct accept_gate *app_accept_gate(const struct app *app)
+{
+    return &app->gate;
+}
+
+struct app_times app_times(const struct app *app)
+{
+    uint64_t now = worker_now_us(app->main);
+    return (struct app_times){(now - app->started_us) / 1000000, (now - app->adopted_us) / 1000000, app->snap->revision,
+                              app->reload_faults};
+}
+
+/* ---- telling all workers */
+
+static void tell_all(struct app *app, void (*run)(struct worker *w, struct post *p), const struct snapshot *snap)
+{
+    for (unsigned i = 0; i < app->nworkers; i++) {
+        struct told *t = mem_new(sizeof *t);
+        t->post.run = run;
+        t->app = app;
+        t->i = i;
+        t->snap = snap ? snapshot_ref(snap) : NULL;
+        worker_post(app->workers[i], &t->post);
+    }
+}
+
+struct collection {
+    void (*each)(struct worker *w, void *arg);
+    void (*done)(void *user);
+    void *user;
+    unsigned left; /* touched by the main worker only */
+    struct app *app;
+    struct ask {
+        struct post there, back;
+        struct collection *c;
+        void *arg;
+    } asks[];
+};
+
+static void on_collected(struct worker *w, struct post *p)
+{
+    (void)w;
+    struct ask *a = container_of(p, struct ask, back);
+    struct collection *c = a->c;
+    if (--c->left > 0)
+        return;
+    c->done(c->user);
+    mem_free(c);
+}
+
+static void on_ask(struct worker *w, struct post *p)
+{
+    struct ask *a = container_of(p, struct ask, there);
+    a->c->each(w, a->arg);
+    a->back.run = on_collected;
+    worker_post(a->c->app->main, &a->back);
+}
+
+void app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
+                 void *user)
+{
+    struct collection *c = mem_new(sizeof *c + app->nworkers * sizeof *c->asks);
+    c->each = each;
+    c->done = done;
+    c->user = user;
+    c->left = app->nworkers;
+    c->app = app;
+    for (unsigned i = 0; i < app->nworkers; i++) {
+        c->asks[i].c = c;
+        c->asks[i].arg = (char *)args + i * arg_bytes;
+        c->asks[i].there.run = on_ask;
+        worker_post(app->workers[i], &c->asks[i].there);
+    }
+}
+
+/* ---- sockets */
+
+static int64_t raise_descriptors(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+        return 1024;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    return r.rlim_cur > INT32_MAX ? INT32_MAX : (int64_t)r.rlim_cur;
+}
+
+/* Each client connection may need one to its sandbox too. */
+static int64_t connection_limit(const struct app *app, int64_t descriptors)
+{
+    int64_t set = app_settings(app)->max_connections;
+    int64_t can = (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - 16 * (int64_t)app->nworkers) / 2;
+    if (can < 16)
+        can = 16;
+    return set > 0 && set < can ? set : can;
+}
+
+/* A machine without IPv6 has no `::`: then all addresses are those of IPv4. */
+static int bind_any(const union addr *want, union addr *ret_bound, struct arena *a, struct str *ret_error)
+{
+    static const struct ip any4 = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0}}, any6 = {{0}};
+    struct ip ip;
+    int fd = listen_bind(&want->sa, ret_bound, a, ret_error);
+    addr_ip(&want->sa, &ip);
+    if (fd >= 0 || !ip_eq(&ip, &any6) || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL))
+        return fd;
+    union addr four;
+    addr_make(&four, &any4, addr_port(&want->sa));
+    return listen_bind(&four.sa, ret_bound, a, ret_error);
+}
+
+/* With port 0 all workers share the port that the kernel chose for the first. */
+static bool bind_workers(struct app *app, unsigned l, union addr *addr, const char *setting, struct str *ret_error)
+{
+    struct str error;
+    for (unsigned i = 0; i < app->nworkers; i++) {
+        union addr bound;
+        app->fds[i][l] = bind_any(addr, &bound, &app->mem, &error);
+        if (app->fds[i][l] < 0) {
+            *ret_error = arena_printf(&app->mem, "%s: %.*s", setting, STR_ARG(error));
+            return false;
+        }
+        *addr = bound;
+    }
+    return true;
+}
+
+static bool bind_admin(struct app *app, union addr *ret_bound, struct str *ret_error)
+{
+    union addr want;
+    struct str error, text = app_settings(app)->admin_addr;
+    if (!addr_parse(text, &want)) {
+        *ret_error = arena_printf(&app->mem, "admin-addr: \"%.*s\" is not an address and port", STR_ARG(text));
+        return false;
+    }
+    app->admin_fd = bind_any(&want, ret_bound, &app->mem, &error);
+    if (app->admin_fd < 0)
+        *ret_error = arena_printf(&app->mem, "admin-addr: %.*s", STR_ARG(error));
+    return app->admin_fd >= 0;
+}
+
+/* Bound, not listening: until lookups can be answered a connection is refused (contract ingress 1.5). */
+static bool bind_all(struct app *app, struct str *ret_error)
+{
+    union addr addrs[APP_LISTENERS], admin;
+    const char *setting[APP_LISTENERS] = {0};
+    app->nlisteners = app->product->listeners(app->settings, addrs, setting);
+    for (unsigned l = 0; l < app->nlisteners; l++)
+        if (!bind_workers(app, l, &addrs[l], setting[l], ret_error))
+            return false;
+    if (!bind_admin(app, &admin, ret_error))
+        return false;
+    app->product->bound(app->settings, addrs, &admin, &app->mem);
+    char text[ADDR_TEXT_BYTES];
+    app->where = arena_str(&app->mem, (struct str){text, addr_text(&addrs[0].sa, text)});
+    return true;
+}
+
+static void note_serving(struct app *app)
+{
+    struct log_line l;
+    log_begin(&l, LOG_INFO, "serving");
+    log_str(&l, "listen", app->where);
+    log_str(&l, "admin", app_settings(app)->admin_addr);
+    log_end(&l);
+}
+
+static void on_listening(struct worker *w, struct post *p)
+{
+    (void)w;
+    struct told *t = (struct told *)p;
+    struct app *app = t->app;
+    mem_free(t);
+    if (--app->closed > 0 || app->phase != APP_STARTING)
+        return;
+    app->phase = APP_SERVING;
+    note_serving(app);
+}
+
+static void on_listen(struct worker *w, struct post *p)
+{
+    struct told *t = (struct told *)p;
+    struct proxy *proxy = proxy_of(w);
+    for (unsigned l = 0; l < t->app->nlisteners; l++)
+        proxy_add_listener(proxy, listener_start(w, t->app->fds[t->i][l], &t->app->gate, proxy_accept, proxy));
+    t->post.run = on_listening;
+    worker_post(t->app->main, &t->post);
+}
+
+/* Who reads that we are ready may connect at once: it is said when all workers listen. */
+void app_ready(struct app *app)
+{
+    if (app->phase != APP_STARTING || app->opening)
+        return;
+    app->opening = true;
+    app->closed = app->nworkers;
+    timer_clear(app->main, &app->remind);
+    tell_all(app, on_listen, NULL);
+}
+
+static void on_remind(struct timer *t)
+{
+    struct app *app = container_of(t, struct app, remind);
+    log_note(LOG_WARN, "not serving yet: the first complete list of sandboxes is missing", NULL);
+    timer_set(app->main, t, REMIND_MS);
+}
+
+/* ---- workers */
+
+static struct http_limits limits(const struct settings *s)
+{
+    return (struct http_limits){.max_head_bytes = (size_t)s->max_head_bytes,
+                                .window = WINDOW_BYTES,
+                                .keep_alive_ms = settings_ms(s->keep_alive_timeout),
+                                .linger_ms = settings_ms(s->linger_timeout),
+                                .drain_idle_ms = DRAIN_IDLE_MS};
+}
+
+static struct proxy_rules rules(const struct app *app, int64_t descriptors)
+{
+    const struct settings *s = app_settings(app);
+    struct proxy_rules r = {.gate = app->product->gate, .client = limits(s), .origin = limits(s)};
+#define X(id, text, timeout) r.timeout_ms[X_##id] = settings_ms(s->timeout);
+    XSTATE_MAP(X)
+#undef X
+    r.half_close_ms = settings_ms(s->half_close_timeout);
+    r.max_memory = (size_t)s->max_memory / app->nworkers;
+    r.pools = (struct origin_rules){.idle_ms = settings_ms(s->backend_idle_timeout),
+                                    .idle_max = (unsigned)s->backend_idle_max,
+                                    .idle_cap = (unsigned)(descriptors / 4 / app->nworkers) + 1};
+    return r;
+}
+
+static void make_workers(struct app *app, int64_t descriptors)
+{
+    struct proxy_rules r = rules(app, descriptors);
+    struct names_files files = {0};
+    for (unsigned i = 0; i < app->nworkers; i++) {
+        struct worker *w = app->workers[i] = worker_new(i);
+        worker_set(w, SLOT_NAMES, names_new(w, &files));
+        worker_adopt(w, app->snap);
+        app->product->worker_init(app, w);
+        proxy_new(w, &r);
+    }
+}
+
+static unsigned worker_number(const struct settings *s)
+{
+    unsigned n = s->workers > 0 ? (unsigned)s->workers : worker_cores();
+    return n > APP_WORKERS ? APP_WORKERS : n;
+}
+
+/* ---- reload */
+
+static void on_adopt(struct worker *w, struct post *p)
+{
+    struct told *t = (struct told *)p;
+    worker_adopt(w, t->snap);
+    snapshot_unref(t->snap);
+    mem_free(t);
+}
+
+static void reload(struct app *app)
+{
+    struct arena a;
+    struct str error;
+    arena_init(&a, NULL, 0);
+    struct snapshot *fresh = snapshot_rebuild(app->snap, &a, &error);
+    if (!fresh) {
+        app->reload_faults++;
+        char *text = mem_strdup(error);
+        log_note(LOG_ERROR, "reload refused, nothing changed", "error", text, NULL);
+        mem_free(text);
+    } else {
+        struct snapshot *old = app->snap;
+        app->product->remarks(fresh);
+        app->snap = fresh;
+        app->adopted_us = worker_now_us(app->main);
+        tell_all(app, on_adopt, fresh);
+        snapshot_unref(old);
+        log_note(LOG_INFO, "reloaded", NULL);
+    }
+    arena_done(&a);
+    app->product->reload(app);
+}
+
+/* ---- drain */
+
+static void on_worker_drained(struct worker *w, struct post *p)
+{
+    (void)w;
+    struct told *t = (struct told *)p;
+    struct app *app = t->app;
+    mem_free(t);
+    if (--app->draining > 0)
+        return;
+    timer_clear(app->main, &app->deadline);
+    for (unsigned i = 0; i < app->nworkers; i++)
+        worker_stop(app->workers[i]);
+    worker_stop(app->main);
+}
+
+static void on_drained(void *user)
+{
+    struct told *t = user;
+    t->post.run = on_worker_drained;
+    worker_post(t->app->main, &t->post);
+}
+
+static void on_drain(struct worker *w, struct post *p)
+{
+    proxy_drain(proxy_of(w), on_drained, p);
+}
+
+static void on_cut(struct worker *w, struct post *p)
+{
+    proxy_cut(proxy_of(w));
+    mem_free(p);
+}
+
+static void on_deadline(struct timer *t)
+{
+    struct app *app = container_of(t, struct app, deadline);
+    log_note(LOG_WARN, "drain-timeout has passed: what still runs is cut", NULL);
+    tell_all(app, on_cut, NULL);
+}
+
+static void drain(struct app *app)
+{
+    log_note(LOG_INFO, "stopping: draining", NULL);
+    app->phase = APP_DRAINING;
+    app->draining = app->nworkers;
+    timer_clear(app->main, &app->remind);
+    uint64_t ms = settings_ms(app_settings(app)->drain_timeout);
+    timer_set(app->main, &app->deadline, ms ? ms : 1);
+    tell_all(app, on_drain, NULL);
+}
+
+static void on_signal(void *user, int signum)
+{
+    struct app *app = user;
+    if (signum == SIGHUP) {
+        if (app->phase != APP_DRAINING)
+            reload(app);
+        return;
+    }
+    if (app->phase == APP_DRAINING) {
+        log_stop();
+        _exit(1); /* asked twice: at once */
+    }
+    drain(app);
+}
+
+/* ---- start and end */
+
+static int refuse(struct str error)
+{
+    fprintf(stderr, "%.*s\n", STR_ARG(error));
+    return 2;
+}
+
+static bool open_log(struct app *app, struct str *ret_error)
+{
+    static const enum log_level levels[] = {LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_WARN, LOG_ERROR, LOG_FATAL};
+    char error[256];
+    const char *outputs = getenv("OPENSANDBOX_LOG_OUTPUT");
+    if (log_start(app->product->logger, str_of(outputs), levels[app_settings(app)->log_level], error, sizeof error))
+        return true;
+    *ret_error = arena_printf(&app->mem, "OPENSANDBOX_LOG_OUTPUT: %s", error);
+    return false;
+}
+
+/* Order of contract ingress 1.5; false: one line and exit 2. */
+static bool start(struct app *app, struct str *ret_error)
+{
+    int64_t descriptors = raise_descriptors();
+    app->nworkers = worker_number(app_settings(app));
+    if (!open_log(app, ret_error))
+        return false;
+    if (!bind_all(app, ret_error))
+        return false;
+    app->snap = snapshot_build(app_settings(app), app->product->view, &app->mem, ret_error);
+    if (!app->snap)
+        return false;
+    app->product->remarks(app->snap);
+    accept_gate_init(&app->gate, connection_limit(app, descriptors), SURPLUS_CONNECTIONS);
+    app->main = worker_new(APP_WORKERS);
+    app->started_us = app->adopted_us = worker_now_us(app->main);
+    timer_init(&app->deadline, on_deadline);
+    timer_init(&app->remind, on_remind);
+    make_workers(app, descriptors);
+    app->admin = admin_start(app, app->admin_fd);
+    if (!app->product->start(app, &app->mem, ret_error))
+        return false;
+    if (!app->opening)
+        timer_set(app->main, &app->remind, REMIND_MS);
+    worker_signals(app->main, on_signal, app);
+    return true;
+}
+
+static void end(struct app *app)
+{
+    for (unsigned i = 0; i < app->nworkers; i++)
+        worker_join(app->workers[i]);
+    admin_stop(app->admin);
+    app->product->stop(app);
+    worker_turn(app->main);
+    for (unsigned i = 0; i < app->nworkers; i++) {
+        struct worker *w = app->workers[i];
+        proxy_free(proxy_of(w));
+        names_free(worker_get(w, SLOT_NAMES));
+        app->product->worker_done(w);
+        worker_free(w);
+    }
+    worker_free(app->main);
+    snapshot_unref(app->snap);
+    log_note(LOG_INFO, "stopped", NULL);
+    log_stop();
+}
+
+/* B5: keys and tokens are in our memory. */
+static void forbid_dumps(void)
+{
+#ifndef __SANITIZE_ADDRESS__ /* its leak check looks at us as a debugger does */
+    prctl(PR_SET_DUMPABLE, 0);
+#endif
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+}
+
+int app_run(const struct product *product, int argc, char **argv)
+{
+    struct str error;
+    bool run;
+    signal(SIGPIPE, SIG_IGN); /* U6: a write to a peer that left is an error code, not the end of us */
+    forbid_dumps();
+    struct app *app = mem_new(sizeof *app);
+    arena_init(&app->mem, NULL, 0);
+    app->product = product;
+    app->settings = mem_new(product->command.schema->settings_bytes);
+    int status = command_line(&product->command, argc, argv, &app->mem, app->settings, &run);
+    if (run) {
+        command_banner(stdout, product->title);
+        fflush(stdout);
+        if (!start(app, &error)) {
+            log_stop();
+            return refuse(error); /* the process ends: nothing else has begun */
+        }
+        for (unsigned i = 0; i < app->nworkers; i++)
+            worker_start(app->workers[i]);
+        worker_run(app->main);
+        end(app);
+        status = 0;
+    }
+    arena_done(&app->mem);
+    mem_free(app->settings);
+    mem_free(app);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* app.h — main() of the programs: start, signals, workers, reload, drain.
+ *
+ * The main thread has a worker of its own that serves no traffic: it takes signals, builds configuration, runs the product's resolver and the
+ * admin pages.  The serving workers are told things by post and share nothing. */
+#ifndef APP_APP_H
+#define APP_APP_H
+
+#include "app/command.h"
+#include "base/metrics.h"
+#include "conf/snapshot.h"
+#include "proxy/proxy.h"
+
+struct app;
+
+enum { APP_LISTENERS = 2, APP_WORKERS = 256 };
+
+struct product {
+    const char *title;               /* of the banner */
+    const char *logger;
+    struct command command;          /* schema, checks */
+    const struct maker *view;
+    const struct gate *gate;
+    /* Addresses to serve on; returns how many (at most APP_LISTENERS). */
+    unsigned (*listeners)(const void *settings, union addr *ret, const char **ret_setting);
+    /* The addresses the kernel gave (port 0 was asked for, or another family): into the settings, before anything reads them. */
+    void (*bound)(void *settings, const union addr *listeners, const union addr *admin, struct arena *a);
+    /* Before the workers run: what they share, and SLOT_PRODUCT of each. */
+    void (*worker_init)(struct app *app, struct worker *w);
+    void (*worker_done)(struct worker *w);
+    /* On the main worker; app_ready() once traffic can be answered.  False: one line, exit 2. */
+    bool (*start)(struct app *app, struct arena *a, struct str *ret_error);
+    /* SIGHUP, after the new snapshot is in force. */
+    void (*reload)(struct app *app);
+    /* Nothing runs any more. */
+    void (*stop)(struct app *app);
+    /* Warnings about a snapshot that is about to be in force (keys given twice …). */
+    void (*remarks)(const struct snapshot *s);
+    /* The product's own metrics. */
+    void (*metrics)(struct app *app, struct metrics_out *o);
+};
+
+/* Runs until told to stop; the exit status. */
+int app_run(const struct product *product, int argc, char **argv);
+
+const struct settings *app_settings(const struct app *app);
+struct worker *app_main(struct app *app);
+unsigned app_nworkers(const struct app *app);
+struct worker *app_worker(struct app *app, unsigned i);
+/* What the product keeps for the process. */
+void *app_product(const struct app *app);
+void app_set_product(struct app *app, void *p);
+/* Lookups can be answered: the main listeners open. */
+void app_ready(struct app *app);
+
+/* ---- for admin.c */
+enum app_phase { APP_STARTING, APP_SERVING, APP_DRAINING };
+enum app_phase app_phase(const struct app *app);
+const struct product *app_product_of(const struct app *app);
+const struct accept_gate *app_accept_gate(const struct app *app);
+/* Age of the process and of the snapshot in force, s; its revision; faults of reloads so far. */
+struct app_times {
+    uint64_t uptime_s, snapshot_age_s, revision, reload_faults;
+};
+struct app_times app_times(const struct app *app);
+
+/* Runs each(w, arg of worker i) on every serving worker's loop, then done(user) on the main one. */
+void app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
+                 void *user);
+
+#endif
