@@ -1,0 +1,283 @@
+/* product.c — puts the gateway together: settings, gate, tables, resolver, metrics. */
+#include "ingress/product.h"
+
+#include "app/pages.h"
+#include "base/log.h"
+#include "ingress/gateway.h"
+#include "ingress/sign.h"
+#include "ingress/view.h"
+#include "net/worker.h"
+
+enum { FAILURE_KEYS = 16384 };
+
+static const struct ingress_settings *set_of(struct app *app)
+{
+    return (const struct ingress_settings *)app_settings(app);
+}
+
+/* ---- command line */
+
+static bool check(void *settings, struct arena *a, struct str *ret_error)
+{
+    return ingress_settings_check(settings, a, ret_error);
+}
+
+static struct str warnings(const void *settings, struct arena *a)
+{
+    return ingress_settings_warnings(settings, a);
+}
+
+static struct str missing(const void *settings, struct arena *a)
+{
+    return ingress_settings_missing(settings, a);
+}
+
+/* --check looks at the files a start would read. */
+static bool check_files(const void *settings, struct arena *a, struct str *ret_error)
+{
+    const struct ingress_settings *s = settings;
+    void *view = ingress_view_maker.make(&s->core, NULL, a, ret_error);
+    if (!view)
+        return false;
+    ingress_view_maker.drop(view);
+    return s->provider_type != PROVIDER_STATIC || static_check(s->routes, a, ret_error);
+}
+
+static unsigned listeners(const void *settings, union addr *ret, const char **ret_setting)
+{
+    const struct ingress_settings *s = settings;
+    struct ip any = {{0}};
+    memset(&ret[0], 0, sizeof ret[0]);
+    addr_make(&ret[0], &any, (uint16_t)s->port); /* `::` takes IPv4 too */
+    ret_setting[0] = "port";
+    return 1;
+}
+
+static void bound(void *settings, const union addr *at, const union addr *admin, struct arena *a)
+{
+    struct ingress_settings *s = settings;
+    char text[ADDR_TEXT_BYTES];
+    s->port = addr_port(&at->sa);
+    s->core.admin_addr = arena_str(a, (struct str){text, addr_text(&admin->sa, text)});
+}
+
+/* ---- workers */
+
+static void on_gone(struct worker *w, const struct sandbox *s)
+{
+    struct proxy *p = proxy_of(w);
+    if (p)
+        proxy_purge(p, s->pool);
+}
+
+static struct gateway *gateway_of(struct app *app)
+{
+    struct gateway *g = app_product(app);
+    if (g)
+        return g;
+    const struct ingress_settings *s = set_of(app);
+    g = mem_new(sizeof *g);
+    g->app = app;
+    g->by_sandbox = failures_new(FAILURE_KEYS);
+    g->by_client = failures_new(FAILURE_KEYS);
+    g->readiness = readiness_new(&(struct readiness_rules){.window_ms = settings_ms(s->readiness_window),
+                                                           .max_targets = (size_t)s->readiness_max_targets,
+                                                           .min_attempts = (uint64_t)s->readiness_min_attempts,
+                                                           .min_targets = (size_t)s->readiness_min_targets,
+                                                           .min_signal_targets = (size_t)s->readiness_min_signal_targets,
+                                                           .failure_ratio = s->readiness_failure_ratio});
+    g->tables = mem_new(app_nworkers(app) * sizeof *g->tables);
+    app_set_product(app, g);
+    return g;
+}
+
+static void worker_init(struct app *app, struct worker *w)
+{
+    struct gateway_worker *gw = mem_new(sizeof *gw);
+    gw->all = gateway_of(app);
+    gw->table = table_new(w, on_gone);
+    gw->all->tables[worker_index(w)] = gw->table;
+    worker_set(w, SLOT_PRODUCT, gw);
+}
+
+static void worker_done(struct worker *w)
+{
+    struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
+    table_free(gw->table);
+    mem_free(gw);
+}
+
+/* ---- resolver */
+
+static void on_first(void *user)
+{
+    app_ready(user);
+}
+
+static void on_change(void *user, const struct sandbox *const *put, size_t nput, const struct str *gone, size_t ngone)
+{
+    struct gateway *g = user;
+    table_publish(g->tables, app_nworkers(g->app), put, nput, gone, ngone, false, NULL, NULL, NULL);
+}
+
+static void on_resolver_ready(void *user)
+{
+    struct gateway *g = user;
+    table_publish(g->tables, app_nworkers(g->app), NULL, 0, NULL, 0, true, app_main(g->app), on_first, g->app);
+}
+
+static const struct resolver_events resolver_events = {on_resolver_ready, on_change};
+
+static bool start(struct app *app, struct arena *a, struct str *ret_error)
+{
+    struct gateway *g = gateway_of(app);
+    g->routes = static_start(app_main(app), set_of(app)->routes, &resolver_events, g, a, ret_error);
+    return g->routes != NULL;
+}
+
+static void reload(struct app *app)
+{
+    static_reload(gateway_of(app)->routes);
+}
+
+static void stop(struct app *app)
+{
+    struct gateway *g = gateway_of(app);
+    static_stop(g->routes);
+    failures_free(g->by_sandbox);
+    failures_free(g->by_client);
+    readiness_free(g->readiness);
+    mem_free(g->tables);
+    mem_free(g);
+    app_set_product(app, NULL);
+}
+
+static void remarks(const struct snapshot *s)
+{
+    const struct ingress_view *v = s->view;
+    if (v->keys_twice)
+        log_note(LOG_WARN, "secure-access-keys: a key id is given twice, the last one counts", "key_ids", v->warn_ids, NULL);
+}
+
+/* ---- metrics (contract 14.3) */
+
+static struct gateway_metrics *metrics_of(struct app *app, unsigned i)
+{
+    struct gateway_worker *gw = worker_get(app_worker(app, i), SLOT_PRODUCT);
+    return &gw->metrics;
+}
+
+static void routing_metrics(struct app *app, struct metrics_out *o)
+{
+    char label[64];
+    metrics_family(o, "ingress.routing.resolutions.count", "counter", "Routes resolved, by result");
+    for (int r = 0; r < ROUTINGS; r++) {
+        double sum = 0;
+        for (unsigned i = 0; i < app_nworkers(app); i++)
+            sum += (double)counter_get(&metrics_of(app, i)->routing[r]);
+        snprintf(label, sizeof label, "routing_result=\"%s\"", routing_text((enum routing)r));
+        metrics_value(o, "ingress.routing.resolutions.count", label, sum);
+    }
+    metrics_family(o, "ingress.routing.resolution.duration", "histogram", "Parse, lookup and access, ms");
+    for (int r = 0; r < ROUTINGS; r++) {
+        struct histogram sum = {0};
+        for (unsigned i = 0; i < app_nworkers(app); i++)
+            histogram_sum(&sum, &metrics_of(app, i)->routing_took[r]);
+        snprintf(label, sizeof label, "routing_result=\"%s\"", routing_text((enum routing)r));
+        metrics_histogram(o, "ingress.routing.resolution.duration", label, &sum);
+    }
+}
+
+static void connect_family(struct app *app, struct metrics_out *o, bool durations)
+{
+    static const char *const kinds[] = {"http", "websocket"};
+    char label[96];
+    for (int c = 0; c < DIAL_CLASSES; c++)
+        for (int k = 0; k < 2; k++) {
+            double count = 0;
+            struct histogram took = {0};
+            for (unsigned i = 0; i < app_nworkers(app); i++) {
+                count += (double)counter_get(&metrics_of(app, i)->connect[c][k]);
+                histogram_sum(&took, &metrics_of(app, i)->connect_took[c][k]);
+            }
+            if (count == 0)
+                continue;
+            snprintf(label, sizeof label, "connect_result=\"%s\",proxy_type=\"%s\"", dial_class_text((enum dial_class)c), kinds[k]);
+            if (durations)
+                metrics_histogram(o, "ingress.upstream.connect.duration", label, &took);
+            else
+                metrics_value(o, "ingress.upstream.connect.count", label, count);
+        }
+}
+
+static void connect_metrics(struct app *app, struct metrics_out *o)
+{
+    metrics_family(o, "ingress.upstream.connect.count", "counter", "Connects to sandboxes by result");
+    connect_family(app, o, false);
+    metrics_family(o, "ingress.upstream.connect.duration", "histogram", "Duration of connects, ms");
+    connect_family(app, o, true);
+}
+
+static void shadow_metrics(struct app *app, struct metrics_out *o)
+{
+    struct readiness_view v = readiness_read(gateway_of(app)->readiness, worker_unix_ms(app_main(app)));
+    const struct {
+        const char *name, *help;
+        double value;
+    } rows[] = {
+        {"ingress.network.shadow.attempts", "Connects of the last whole window", (double)v.attempts},
+        {"ingress.network.shadow.signal_failures", "Timeouts and unreachable hosts among them", (double)v.signal_failures},
+        {"ingress.network.shadow.distinct_targets", "Hosts", (double)v.targets},
+        {"ingress.network.shadow.distinct_signal_targets", "Hosts with such a failure", (double)v.signal_targets},
+        {"ingress.network.shadow.qualified", "1: enough to judge by", v.qualified},
+        {"ingress.network.shadow.degraded", "1: the page says DEGRADED", v.degraded},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        metrics_family(o, rows[i].name, "gauge", rows[i].help);
+        metrics_value(o, rows[i].name, NULL, rows[i].value);
+    }
+}
+
+static void table_metrics(struct app *app, struct metrics_out *o)
+{
+    struct gateway *g = gateway_of(app);
+    double failed = 0;
+    for (unsigned i = 0; i < app_nworkers(app); i++)
+        failed += (double)counter_get(&metrics_of(app, i)->signature_failures);
+    metrics_family(o, "ingress.signature.failures", "counter", "Wrong hashes and unknown key ids");
+    metrics_value(o, "ingress.signature.failures", NULL, failed);
+    metrics_family(o, "ingress.routes.sandboxes", "gauge", "Sandboxes of the route file");
+    metrics_value(o, "ingress.routes.sandboxes", NULL, (double)static_size(g->routes));
+    metrics_family(o, "ingress.routes.age.seconds", "gauge", "Seconds since the route file was last read well");
+    metrics_value(o, "ingress.routes.age.seconds", NULL, (double)(worker_unix_s(app_main(app)) - static_read_s(g->routes)));
+    metrics_family(o, "ingress.routes.faults", "counter", "Readings of the route file that changed nothing");
+    metrics_value(o, "ingress.routes.faults", NULL, (double)static_faults(g->routes));
+}
+
+static void metrics(struct app *app, struct metrics_out *o)
+{
+    pages_requests(app, o, "ingress.http.request.count", "ingress.http.request.duration");
+    routing_metrics(app, o);
+    connect_metrics(app, o);
+    shadow_metrics(app, o);
+    table_metrics(app, o);
+}
+
+static const struct command_verb verbs[] = {{"sign", ingress_sign}, {NULL, NULL}};
+
+const struct product ingress_product = {
+    .title = "OpenSandbox Ingress",
+    .logger = "opensandbox.ingress",
+    .command = {.schema = &ingress_schema, .verbs = verbs, .check = check, .check_files = check_files, .warnings = warnings, .missing = missing},
+    .view = &ingress_view_maker,
+    .gate = &ingress_gate,
+    .listeners = listeners,
+    .bound = bound,
+    .worker_init = worker_init,
+    .worker_done = worker_done,
+    .start = start,
+    .reload = reload,
+    .stop = stop,
+    .remarks = remarks,
+    .metrics = metrics,
+};
