@@ -190,7 +190,7 @@ struct http_head *forward_response(const struct http_head *h, struct str request
     if (!powered && !granted)
         head_add(out, powered_name, powered_by);
     if (!has_date && !granted)
-        head_add(out, STR("Date"), http_date);
+        head_add(out, STR("Date"), arena_str(a, http_date));
     return out;
 }
 

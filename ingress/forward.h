@@ -29,7 +29,7 @@ struct forward_facts {
 struct http_head *forward_request(const struct forward_rules *rules, const struct forward_facts *facts,
                                   const struct http_head *h, struct arena *a);
 /* The response to send; `granted`: it is a 101 or a tunnel's 2xx, which gets no powered-by line.  http_date: for answers without
- * Date. */
+ * Date; lent. */
 struct http_head *forward_response(const struct http_head *h, struct str request_id, struct str http_date, struct arena *a);
 /* Whose request it is, for logs and counts (contract 13): from a trusted peer the last address of X-Forwarded-For that is not itself
  * trusted. */

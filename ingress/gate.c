@@ -252,10 +252,8 @@ static enum why allow_addr(const struct facts *f, const struct verdict *v, const
 
 static struct http_head *answer(const struct facts *f, const struct verdict *v, const struct http_head *head, struct arena *a)
 {
-    char *date = arena_get(a, 29);
     (void)v;
-    text_put_http_date(date, f->unix_s);
-    return forward_response(head, f->request_id, (struct str){date, 29}, a);
+    return forward_response(head, f->request_id, f->http_date, a);
 }
 
 /* ---- failures */
@@ -269,6 +267,8 @@ static enum fault_id of_http_fault(const struct http_fault *fault)
         return FAULT_HEAD_TOO_LARGE;
     case 501:
         return FAULT_CODING_UNSUPPORTED;
+    case 503:
+        return FAULT_OVERLOADED;
     case 505:
         return FAULT_VERSION_UNSUPPORTED;
     default:

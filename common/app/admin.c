@@ -205,7 +205,11 @@ struct admin *admin_start(struct app *app, int fd)
     ad->app = app;
     ad->w = app_main(app);
     list_init(&ad->clients);
-    ad->limits = (struct http_limits){ADMIN_HEAD_BYTES, 65536, ADMIN_DEADLINE_MS, 1000, 1};
+    ad->limits = (struct http_limits){.max_head_bytes = ADMIN_HEAD_BYTES,
+                                      .window = 65536,
+                                      .keep_alive_ms = ADMIN_DEADLINE_MS,
+                                      .linger_ms = 1000,
+                                      .drain_idle_ms = 1};
     accept_gate_init(&ad->gate, ADMIN_CONNECTIONS, 0);
     ad->listener = listener_start(ad->w, fd, &ad->gate, on_accept, ad);
     return ad;

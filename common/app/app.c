@@ -309,11 +309,11 @@ static struct proxy_rules rules(const struct app *app, int64_t descriptors)
 {
     const struct settings *s = app_settings(app);
     struct proxy_rules r = {.gate = app->product->gate, .client = limits(s), .origin = limits(s)};
+    r.max_memory = r.client.max_memory = (size_t)s->max_memory / app->nworkers;
 #define X(id, text, timeout) r.timeout_ms[X_##id] = settings_ms(s->timeout);
     XSTATE_MAP(X)
 #undef X
     r.half_close_ms = settings_ms(s->half_close_timeout);
-    r.max_memory = (size_t)s->max_memory / app->nworkers;
     r.pools = (struct origin_rules){.idle_ms = settings_ms(s->backend_idle_timeout),
                                     .idle_max = (unsigned)s->backend_idle_max,
                                     .idle_cap = (unsigned)(descriptors / 4 / app->nworkers) + 1};

@@ -38,7 +38,7 @@ static void numbers_part(struct worker *w, void *arg)
     p->clients = proxy_clients(x);
     p->origins = origin_open(proxy_origins(x));
     p->origins_idle = origin_idle(proxy_origins(x));
-    p->memory = chunk_pool_used(worker_pool(w));
+    p->memory = worker_held(w);
 }
 
 static const struct proxy_metrics *of(struct app *app, unsigned i)
@@ -72,10 +72,10 @@ static void gauges(struct app *app, struct part *parts, struct metrics_out *o)
         snprintf(label, sizeof label, "worker=\"%u\"", i);
         metrics_value(o, "sallyport_backend_connections_idle", label, parts[i].origins_idle);
     }
-    metrics_family(o, "sallyport_memory_chunks_bytes", "gauge", "Bytes in transit held by worker");
+    metrics_family(o, "sallyport_memory_held_bytes", "gauge", "Heads and bodies held, by worker");
     for (unsigned i = 0; i < app_nworkers(app); i++) {
         snprintf(label, sizeof label, "worker=\"%u\"", i);
-        metrics_value(o, "sallyport_memory_chunks_bytes", label, (double)parts[i].memory);
+        metrics_value(o, "sallyport_memory_held_bytes", label, (double)parts[i].memory);
     }
 }
 

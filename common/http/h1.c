@@ -141,7 +141,7 @@ static void free_h1(void *p)
     struct h1 *h = p;
     buf_clear(&h->heads);
     buf_clear(&h->body);
-    mem_free(h->scratch);
+    h1_drop_scratch(h);
     mem_free(h);
 }
 

@@ -83,6 +83,7 @@ void h1_linger(struct h1 *h);
 void h1_on_bytes(void *user, struct buf *in);
 void h1_on_eof(void *user);
 void h1_reset_in(struct h1 *h);
+void h1_drop_scratch(struct h1 *h);
 
 /* h1_out.c */
 extern const struct http_ops h1_ops;

@@ -11,6 +11,14 @@ enum {
     SMALL_SPAN = 512     /* a piece of a body that is cheaper to copy than to point to */
 };
 
+void h1_drop_scratch(struct h1 *h)
+{
+    worker_hold(h->s.w, -(ptrdiff_t)h->scratch_room);
+    mem_free(h->scratch);
+    h->scratch = NULL;
+    h->scratch_n = h->scratch_room = 0;
+}
+
 void h1_reset_in(struct h1 *h)
 {
     h->in = IN_IDLE;
@@ -23,10 +31,8 @@ void h1_reset_in(struct h1 *h)
     h->body_in = 0;
     h->unread = 0;
     h->waits_tunnel = false;
-    h->scratch_n = 0;
-    mem_free(h->scratch);
-    h->scratch = NULL;
-    h->scratch_room = 0;
+    if (h->scratch)
+        h1_drop_scratch(h);
 }
 
 /* The peer broke the protocol.  A client gets an answer, if its exchange still can give one; a backend is cut off. */
@@ -53,11 +59,20 @@ static void broken_text(struct h1 *h, int status, const char *text)
 static void keep_piece(struct h1 *h, const char *p, size_t n)
 {
     if (h->scratch_n + n > h->scratch_room) {
-        h->scratch_room = 2 * (h->scratch_n + n) < 512 ? 512 : 2 * (h->scratch_n + n);
-        h->scratch = mem_renew(h->scratch, h->scratch_room);
+        size_t room = 2 * (h->scratch_n + n) < 512 ? 512 : 2 * (h->scratch_n + n);
+        worker_hold(h->s.w, (ptrdiff_t)(room - h->scratch_room));
+        h->scratch_room = room;
+        h->scratch = mem_renew(h->scratch, room);
     }
     memcpy(h->scratch + h->scratch_n, p, n);
     h->scratch_n += n;
+}
+
+/* Above the cap of the worker a head that comes in pieces is not waited for (B7). */
+static bool short_of_memory(const struct h1 *h)
+{
+    size_t cap = h->s.limits->max_memory;
+    return cap > 0 && worker_held(h->s.w) > cap;
 }
 
 /* The complete head as one text in the exchange's arena. */
@@ -68,12 +83,8 @@ static struct str whole(struct h1 *h, const char *p, size_t n)
         memcpy(to, h->scratch, h->scratch_n);
     memcpy(to + h->scratch_n, p, n);
     struct str s = {to, h->scratch_n + n};
-    h->scratch_n = 0;
-    if (h->scratch_room > 0) {
-        mem_free(h->scratch);
-        h->scratch = NULL;
-        h->scratch_room = 0;
-    }
+    if (h->scratch)
+        h1_drop_scratch(h);
     return s;
 }
 
@@ -192,6 +203,10 @@ static void head_bytes(struct h1 *h, struct buf *in)
         broken_text(h, 431, "message head too large");
         return;
     case H1_SCAN_MORE:
+        if (short_of_memory(h)) {
+            broken_text(h, 503, "out of memory for message heads");
+            return;
+        }
         keep_piece(h, p, n);
         buf_drop(in, n);
         return;

@@ -34,11 +34,11 @@ static enum piece piece_at(struct str s, bool escaped_slashes, size_t *ret_n)
         return PIECE_DOT;
     if (s.p[0] != '%' || s.n < 3 || s.p[1] != '2')
         return PIECE_NAME;
-    *ret_n = 3;
     char c = ascii_lower(s.p[2]);
-    if (c == 'e')
-        return PIECE_DOT;
-    return c == 'f' && escaped_slashes ? PIECE_SLASH : PIECE_NAME;
+    if (c != 'e' && (c != 'f' || !escaped_slashes))
+        return PIECE_NAME; /* of its '%' only: what follows may begin an escape */
+    *ret_n = 3;
+    return c == 'e' ? PIECE_DOT : PIECE_SLASH;
 }
 
 static bool walk_climbs(struct str rest, bool escaped_slashes)

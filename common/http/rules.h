@@ -27,7 +27,7 @@ struct framing {
 
 /* What a broken request is answered with. */
 struct http_fault {
-    int status;       /* 400, 431, 501, 505 */
+    int status;       /* 400, 408, 431, 501, 503, 505 */
     const char *text; /* for the answer's body; static */
 };
 

@@ -11,6 +11,7 @@ struct worker;
 /* What a peer can push against; shared by all sessions of a listener or of a pool, immutable. */
 struct http_limits {
     size_t max_head_bytes;    /* 431, or ORIGIN_PROTOCOL; trailers too */
+    size_t max_memory;        /* of the worker: above it heads in pieces are refused with 503 (B7); 0: no cap */
     size_t window;            /* bytes of a body received and not credited */
     uint64_t keep_alive_ms;   /* idle client connection */
     uint64_t linger_ms;       /* the rest of a request that was answered early, or of an answer that is cut */

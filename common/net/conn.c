@@ -82,6 +82,7 @@ static void update_reading(struct conn *c)
     if (want == c->reading || c->closing)
         return;
     c->reading = want;
+    vanish_stopped(c, !want && !c->eof);
     if (!want) {
         uv_read_stop((uv_stream_t *)&c->tcp);
         return;
@@ -244,6 +245,7 @@ static struct conn *conn_new(struct worker *w, const struct sockaddr *peer)
     c->tcp.data = c;
     list_init(&c->dirty);
     list_init(&c->written);
+    list_init(&c->stopped);
     buf_init(&c->in, w->pool);
     buf_init(&c->out, w->pool);
     memcpy(&c->peer, peer, addr_len(peer));

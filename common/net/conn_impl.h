@@ -16,6 +16,7 @@ struct conn {
     void *user;
     struct list dirty;
     struct list written;
+    struct list stopped;
     struct buf in;  /* read, not taken */
     struct buf out; /* made by fill(), not taken by the kernel */
     uv_write_t *flying;
@@ -51,5 +52,7 @@ void conn_socket_options(int fd);
 /* vanish.c: peers that take nothing any more and do not even acknowledge. */
 void vanish_note(struct conn *c);
 void vanish_forget(struct conn *c);
+/* Reading stopped or began again: while it is stopped libuv reports no reset (U4), so it is asked for once a second. */
+void vanish_stopped(struct conn *c, bool stopped);
 
 #endif

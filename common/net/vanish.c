@@ -6,7 +6,12 @@
 
 #include "net/conn_impl.h"
 
-enum { LOOK_MS = 15000, QUIET_MS = 60000, GONE_MS = 90000, LOOKS = 256 };
+enum { LOOK_MS = 15000, QUIET_MS = 60000, GONE_MS = 90000, LOOKS = 256, STOPPED_MS = 1000 };
+
+static enum why gone(const struct conn *c)
+{
+    return c->info.listener ? WHY_CLIENT_GONE : WHY_ORIGIN_GONE;
+}
 
 static bool vanished(struct conn *c, bool *ret_waiting)
 {
@@ -25,7 +30,7 @@ static void look(struct worker *w, struct conn *c)
     bool waiting;
     list_del(&c->written);
     if (vanished(c, &waiting)) {
-        conn_close(c, c->info.listener ? WHY_CLIENT_GONE : WHY_ORIGIN_GONE);
+        conn_close(c, gone(c));
         return;
     }
     if (waiting) {
@@ -65,4 +70,40 @@ void vanish_note(struct conn *c)
 void vanish_forget(struct conn *c)
 {
     list_del(&c->written);
+    list_del(&c->stopped);
+}
+
+static bool was_reset(struct conn *c)
+{
+    uv_os_fd_t fd;
+    struct tcp_info i;
+    socklen_t n = sizeof i;
+    return uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) == 0 &&
+           i.tcpi_state == TCP_CLOSE;
+}
+
+static void on_look(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, look);
+    list_each(l, &w->stopped)
+    {
+        struct conn *c = container_of(l, struct conn, stopped);
+        if (was_reset(c))
+            conn_close(c, gone(c));
+    }
+    if (!list_empty(&w->stopped))
+        timer_set(w, t, STOPPED_MS);
+}
+
+void vanish_stopped(struct conn *c, bool stopped)
+{
+    struct worker *w = c->w;
+    list_del(&c->stopped);
+    if (!stopped)
+        return;
+    list_push(&w->stopped, &c->stopped);
+    if (timer_is_set(&w->look))
+        return;
+    timer_init(&w->look, on_look);
+    timer_set(w, &w->look, STOPPED_MS);
 }

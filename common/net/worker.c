@@ -68,16 +68,23 @@ static struct post *take_mail(struct worker *w, bool *ret_stopping)
     return mail;
 }
 
-static void on_bell(uv_async_t *bell)
+/* False: there was nothing. */
+static bool run_mail(struct worker *w, bool *ret_stopping)
 {
-    struct worker *w = bell->data;
-    bool stopping;
-    struct post *p = take_mail(w, &stopping);
+    struct post *p = take_mail(w, ret_stopping), *first = p;
     while (p) {
         struct post *next = p->next;
         p->run(w, p);
         p = next;
     }
+    return first != NULL;
+}
+
+static void on_bell(uv_async_t *bell)
+{
+    struct worker *w = bell->data;
+    bool stopping;
+    run_mail(w, &stopping);
     if (stopping)
         uv_stop(&w->loop);
 }
@@ -101,6 +108,7 @@ struct worker *worker_new(unsigned index)
     w->index = index;
     list_init(&w->dirty);
     list_init(&w->written);
+    list_init(&w->stopped);
     list_init(&w->jobs);
     pthread_mutex_init(&w->lock, NULL);
     w->mail_tail = &w->mail;
@@ -109,6 +117,7 @@ struct worker *worker_new(unsigned index)
     init_handles(w);
     wheel_init(&w->wheel, uv_now(&w->loop));
     timer_init(&w->sweep, NULL);
+    timer_init(&w->look, NULL);
     return w;
 }
 
@@ -169,7 +178,10 @@ void worker_free(struct worker *w)
 {
     if (!w)
         return;
+    bool stopping;
     worker_join(w);
+    while (run_mail(w, &stopping)) /* what was posted belongs to whoever waits for it */
+        ;
     empty_graves(w);
     if (w->pin)
         worker_adopt(w, NULL);
@@ -259,6 +271,17 @@ void worker_bury(struct worker *w, void (*free_fn)(void *), void *p)
         w->graves = mem_renew(w->graves, w->graves_room * sizeof *w->graves);
     }
     w->graves[w->ngraves++] = (struct grave){free_fn, p};
+}
+
+void worker_hold(struct worker *w, ptrdiff_t delta)
+{
+    assert(delta >= 0 || w->held >= (size_t)-delta);
+    w->held += (size_t)delta;
+}
+
+size_t worker_held(const struct worker *w)
+{
+    return chunk_pool_used(w->pool) + w->held;
 }
 
 void worker_post(struct worker *w, struct post *p)

@@ -57,6 +57,11 @@ void timer_clear(struct worker *w, struct timer *t);
 /* free_fn(p) as this turn ends, when no event is on the stack. */
 void worker_bury(struct worker *w, void (*free_fn)(void *), void *p);
 
+/* Bytes on the heap that peers made us hold outside of chunks: heads in pieces, arenas.  delta may be negative. */
+void worker_hold(struct worker *w, ptrdiff_t delta);
+/* All that peers make this worker hold, chunks in use included: what the memory cap looks at (B7). */
+size_t worker_held(const struct worker *w);
+
 /* ---- other threads */
 struct post {
     struct post *next;

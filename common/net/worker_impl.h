@@ -31,11 +31,13 @@ struct worker {
     uint64_t tick_at;     /* when tick fires, UINT64_MAX: not set */
     struct wheel wheel;
     struct chunk_pool *pool;
+    size_t held;
     unsigned index;
 
     struct list dirty;    /* conns with output to make or input to offer */
     struct list written;  /* conns by the time of their last write; see vanish.c */
-    struct timer sweep;
+    struct list stopped;  /* conns that do not read, because nobody takes */
+    struct timer sweep, look;
 
     struct grave *graves;
     size_t ngraves, graves_room;

@@ -94,7 +94,7 @@ void exchange_check_over(struct exchange *x)
     timer_clear(p->w, &x->timer);
     timer_clear(p->w, &x->cont);
     origin_leave(p->origins, &x->pool);
-    p->arena_bytes -= x->arena_counted;
+    worker_hold(p->w, -(ptrdiff_t)x->held);
     if (x->pin)
         pin_put(p->w, x->pin);
     worker_bury(p->w, free_exchange, x);
@@ -139,8 +139,8 @@ static void decide(struct exchange *x)
 {
     const struct gate *gate = x->p->rules.gate;
     gate->decide(&x->facts, &x->mem, &x->verdict);
-    x->arena_counted = x->mem.extra;
-    x->p->arena_bytes += x->arena_counted;
+    x->held = x->mem.extra;
+    worker_hold(x->p->w, (ptrdiff_t)x->held);
     x->t_decided = worker_now_us(x->p->w);
     gate->judged(x->p->w, &x->facts, &x->verdict, x->t_decided - x->t_head);
     if (x->verdict.act != ACT_LOCAL && too_many(x)) {

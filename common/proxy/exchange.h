@@ -26,7 +26,6 @@ struct proxy {
     unsigned nclients;
     struct list state[XSTATES];
     unsigned count[XSTATES];
-    size_t arena_bytes; /* beyond the first blocks */
     struct proxy_metrics *metrics;
     struct listener *listeners[4];
     unsigned nlisteners;
@@ -61,7 +60,7 @@ struct exchange {
     size_t owed;                     /* given to up, not sent: credit for the client */
     size_t recredit;                 /* of owed: sent and credited before, on the connection that died */
     uint64_t bytes_in, bytes_out;    /* bodies and tunnels */
-    size_t arena_counted;            /* of mem, in the worker's sum */
+    size_t held;                     /* of mem's later blocks, in the worker's sum */
     int status;                      /* of the final head that went down, 0: none yet */
     enum why why;                    /* set by the first ending */
     bool request_end : 1;            /* the client's message is complete */

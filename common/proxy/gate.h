@@ -20,6 +20,7 @@ struct facts {
     const struct conn_info *client; /* lives as long as the client's connection */
     const struct http_head *head;
     struct str request_id;
+    struct str http_date;           /* of now; in answer() only, lent */
     int64_t unix_s;
     uint64_t now_ms;
     bool draining;

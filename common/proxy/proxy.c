@@ -48,11 +48,6 @@ void proxy_accept(void *user, struct conn *conn)
 
 /* ---- memory (B7): above 7/8 of the cap listeners pause, above the cap new exchanges are refused */
 
-static size_t used(struct proxy *p)
-{
-    return chunk_pool_used(worker_pool(p->w)) + p->arena_bytes;
-}
-
 static void pause_listeners(struct proxy *p, bool paused)
 {
     if (p->paused == paused)
@@ -67,7 +62,7 @@ static void pause_listeners(struct proxy *p, bool paused)
 static void on_pressure(struct timer *t)
 {
     struct proxy *p = container_of(t, struct proxy, pressure);
-    bool high = used(p) > p->rules.max_memory / 8 * 7;
+    bool high = worker_held(p->w) > p->rules.max_memory / 8 * 7;
     pause_listeners(p, high);
     if (high)
         timer_set(p->w, t, PRESSURE_MS);
@@ -77,7 +72,7 @@ bool proxy_overloaded(struct proxy *p)
 {
     if (p->rules.max_memory == 0)
         return false;
-    size_t now = used(p);
+    size_t now = worker_held(p->w);
     if (now > p->rules.max_memory / 8 * 7 && !p->paused) {
         pause_listeners(p, true);
         timer_set(p->w, &p->pressure, PRESSURE_MS);

@@ -151,6 +151,7 @@ static void up_head(void *user, struct http_head *head, bool end)
     x->up_end = end;
     x->request_end &= !x->tunnel; /* both directions are open again */
     x->request_passed &= !x->tunnel;
+    x->facts.http_date = proxy_http_date(x->p);
     struct http_head *out = x->p->rules.gate->answer(&x->facts, &x->verdict, head, &x->mem);
     exchange_enter(x, x->tunnel ? X_TUNNEL : X_BODY);
     x->down->ops->head(x->down, out, end);

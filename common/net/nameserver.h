@@ -1,0 +1,42 @@
+/* nameserver.h — asks upstream DNS servers (DESIGN 11), one set of servers per worker and
+ * configuration.
+ *
+ * Each try is a fresh id and spelling (0x20) on one of a few connected sockets, which are replaced
+ * all the time; a reply counts only if address, id and question agree to the letter.  The servers
+ * share one budget: the first that works is asked, the next one after a share of the time or a
+ * useless reply, and a late reply is still welcome.  A server that lets questions pass is asked
+ * last until a probe reaches it. */
+#ifndef NET_NAMESERVER_H
+#define NET_NAMESERVER_H
+
+#include "base/why.h"
+#include "dns/message.h"
+#include "net/addr.h"
+
+struct nameservers;
+struct ns_ask;
+struct worker;
+
+enum { NAMESERVERS_MAX = 10 };
+
+struct nameserver_list {
+    union addr addr[NAMESERVERS_MAX]; /* best first */
+    unsigned n;                       /* at least 1 */
+    unsigned rounds;                  /* how often the list is gone through for one question */
+    uint64_t try_ms;                  /* longest time until the next server is asked too */
+};
+
+struct nameservers *nameservers_new(struct worker *w, const struct nameserver_list *list);
+/* When no question is under way. */
+void nameservers_free(struct nameservers *s);
+
+/* Asks for records of class IN.  done(user, reply, WHY_OK) with the whole message, lent, whose code
+ * is NOERROR or NXDOMAIN; or (user, nothing, WHY_DNS): no server has a useful reply; WHY_DEADLINE:
+ * the budget is over.  Once, never before this returns. */
+struct ns_ask *nameserver_ask(struct nameservers *s, const struct dns_name *name, uint16_t type,
+                              uint64_t budget_ms,
+                              void (*done)(void *user, struct str reply, enum why why), void *user);
+/* done() will not be called. */
+void nameserver_cancel(struct ns_ask *a);
+
+#endif
