@@ -1,0 +1,218 @@
+/* sandbox_test.c — the record: copies, counts, generations, endpoints. */
+#include "ingress/resolver.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+static const struct endpoint one_end[] = {{.host = {"10.0.0.1", 8}}};
+
+static struct sandbox simple(void)
+{
+    return (struct sandbox){.id = STR("sb1"),
+                            .token = STR("tok"),
+                            .state = SANDBOX_RUNNING,
+                            .ends = one_end,
+                            .nends = 1,
+                            .until_unix_s = INT64_MAX};
+}
+
+static void assert_text(struct str s, const char *z)
+{
+    assert_int_equal(s.n, strlen(z));
+    assert_memory_equal(s.p, z, s.n);
+}
+
+static void a_record_keeps_copies_of_all_its_texts(void **state)
+{
+    (void)state;
+    char id[] = "sb1", token[] = "tok", reason[] = "Paused", host[] = "10.0.0.1",
+         other[] = "name.test";
+    struct endpoint ends[] = {{.port = 80, .to = 8080, .host = {other, 9}, .wire = WIRE_H2C},
+                              {.host = {host, 8}}};
+    struct sandbox from = {.id = {id, 3},
+                           .token = {token, 3},
+                           .reason = {reason, 6},
+                           .state = SANDBOX_NOT_READY,
+                           .ends = ends,
+                           .nends = 2,
+                           .until_unix_s = 77};
+    struct sandbox *s = sandbox_new(&from);
+    memset(id, 'x', 3);
+    memset(token, 'x', 3);
+    memset(reason, 'x', 6);
+    memset(host, 'x', 8);
+    memset(other, 'x', 9);
+    memset(ends, 0xff, sizeof ends);
+    assert_text(s->id, "sb1");
+    assert_text(s->token, "tok");
+    assert_text(s->reason, "Paused");
+    assert_int_equal(s->state, SANDBOX_NOT_READY);
+    assert_int_equal(s->until_unix_s, 77);
+    assert_int_equal(s->nends, 2);
+    assert_int_equal(s->ends[0].port, 80);
+    assert_int_equal(s->ends[0].to, 8080);
+    assert_int_equal(s->ends[0].wire, WIRE_H2C);
+    assert_text(s->ends[0].host, "name.test");
+    assert_text(s->ends[1].host, "10.0.0.1");
+    sandbox_unref(s);
+}
+
+static void every_record_has_a_generation_and_a_pool_of_its_own(void **state)
+{
+    (void)state;
+    struct sandbox from = simple();
+    struct sandbox *a = sandbox_new(&from), *b = sandbox_new(&from);
+    char pool[64];
+    assert_true(b->generation > a->generation);
+    snprintf(pool, sizeof pool, "sb1#%llu", (unsigned long long)a->generation);
+    assert_text(a->pool, pool);
+    snprintf(pool, sizeof pool, "sb1#%llu", (unsigned long long)b->generation);
+    assert_text(b->pool, pool);
+    sandbox_unref(a);
+    sandbox_unref(b);
+}
+
+static void a_record_lives_as_long_as_somebody_counts_on_it(void **state)
+{
+    (void)state;
+    struct sandbox from = simple();
+    struct sandbox *s = sandbox_new(&from);
+    assert_ptr_equal(sandbox_ref(s), s);
+    assert_int_equal(s->refs, 2);
+    sandbox_unref(s);
+    assert_int_equal(s->refs, 1);
+    assert_text(s->id, "sb1");
+    sandbox_unref(s);
+    sandbox_unref(NULL);
+}
+
+static void same_means_equal_in_all_but_the_generation(void **state)
+{
+    (void)state;
+    static const struct endpoint ends[] = {
+        {.port = 80, .to = 81, .host = {"10.0.0.1", 8}, .wire = WIRE_H1},
+        {.host = {"10.0.0.1", 8}}};
+    struct endpoint port[] = {ends[0], ends[1]}, to[] = {ends[0], ends[1]},
+                    host[] = {ends[0], ends[1]}, wire[] = {ends[0], ends[1]};
+    port[0].port = 79;
+    to[0].to = 82;
+    host[1].host = STR("10.0.0.2");
+    wire[0].wire = WIRE_H2C;
+    struct sandbox from = simple();
+    from.ends = ends;
+    from.nends = 2;
+    struct sandbox *a = sandbox_new(&from), *b = sandbox_new(&from);
+    assert_true(sandbox_same(a, b));
+    sandbox_unref(b);
+
+    struct sandbox others[9];
+    for (size_t i = 0; i < 9; i++)
+        others[i] = from;
+    others[0].id = STR("sb2");
+    others[1].token = STR("tik");
+    others[2].state = SANDBOX_TERMINATED;
+    others[3].reason = STR("why");
+    others[4].until_unix_s = 5;
+    others[5].ends = port;
+    others[6].ends = to;
+    others[7].ends = host;
+    others[8].ends = wire;
+    for (size_t i = 0; i < 9; i++) {
+        b = sandbox_new(&others[i]);
+        assert_false(sandbox_same(a, b));
+        assert_false(sandbox_same(b, a));
+        sandbox_unref(b);
+    }
+    from.nends = 1;
+    from.ends = ends + 1;
+    b = sandbox_new(&from);
+    assert_false(sandbox_same(a, b));
+    sandbox_unref(b);
+    sandbox_unref(a);
+}
+
+static void a_port_leads_to_its_endpoint_or_to_the_last_one(void **state)
+{
+    (void)state;
+    enum { PORTS = 50 };
+    static struct endpoint ends[PORTS + 1];
+    for (unsigned i = 0; i < PORTS; i++)
+        ends[i] = (struct endpoint){
+            .port = (uint16_t)(2 * i + 2), .to = (uint16_t)(1000 + i), .host = STR("a")};
+    ends[PORTS] = (struct endpoint){.host = STR("b")};
+    struct sandbox from = simple();
+    from.ends = ends;
+    for (unsigned n = 0; n <= PORTS; n++) { /* with the last n ports */
+        from.ends = ends + PORTS - n;
+        from.nends = n + 1;
+        struct sandbox *s = sandbox_new(&from);
+        for (unsigned port = 1; port < 2 * PORTS + 5; port++) {
+            const struct endpoint *e = sandbox_endpoint(s, (uint16_t)port);
+            bool named = port % 2 == 0 && port >= 2 * (PORTS - n) + 2 && port <= 2 * PORTS;
+            assert_int_equal(e->port, named ? port : 0);
+            assert_int_equal(e->to, named ? 1000 + port / 2 - 1 : 0);
+        }
+        sandbox_unref(s);
+    }
+}
+
+static void a_sandbox_without_endpoints_has_none(void **state)
+{
+    (void)state;
+    struct sandbox from = {.id = STR("x"), .state = SANDBOX_AMBIGUOUS};
+    struct sandbox *s = sandbox_new(&from);
+    assert_null(sandbox_endpoint(s, 80));
+    sandbox_unref(s);
+    static const struct endpoint only[] = {{.port = 80, .host = {"a", 1}}};
+    from.ends = only;
+    from.nends = 1;
+    s = sandbox_new(&from);
+    assert_non_null(sandbox_endpoint(s, 80));
+    assert_null(sandbox_endpoint(s, 81));
+    sandbox_unref(s);
+}
+
+static void a_simple_record_takes_300_bytes_at_most(void **state)
+{
+    (void)state;
+    struct sandbox from = simple();
+    from.id = STR("0192b7e0-7c5a-7c1e-9f5b-6d3f5a2c1b0e");
+    from.token = STR("0123456789abcdef0123456789abcdef");
+    struct sandbox *s = sandbox_new(&from);
+    size_t bytes = sizeof *s + (size_t)((s->pool.p + s->pool.n) - (const char *)(s + 1));
+    print_message("a simple record: %zu bytes\n", bytes);
+    assert_true(bytes <= 300);
+    sandbox_unref(s);
+}
+
+static void ports_at_the_sandboxs_own_address_share_its_text(void **state)
+{
+    (void)state;
+    struct endpoint ends[] = {
+        {.port = 1, .host = one_end[0].host}, {.port = 2, .host = STR("b")}, one_end[0]};
+    struct sandbox from = simple();
+    from.ends = ends;
+    from.nends = 3;
+    struct sandbox *s = sandbox_new(&from);
+    assert_ptr_equal(s->ends[0].host.p, s->ends[2].host.p);
+    assert_text(s->ends[0].host, "10.0.0.1");
+    assert_text(s->ends[1].host, "b");
+    sandbox_unref(s);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_keeps_copies_of_all_its_texts),
+        cmocka_unit_test(every_record_has_a_generation_and_a_pool_of_its_own),
+        cmocka_unit_test(a_record_lives_as_long_as_somebody_counts_on_it),
+        cmocka_unit_test(same_means_equal_in_all_but_the_generation),
+        cmocka_unit_test(a_port_leads_to_its_endpoint_or_to_the_last_one),
+        cmocka_unit_test(a_sandbox_without_endpoints_has_none),
+        cmocka_unit_test(a_simple_record_takes_300_bytes_at_most),
+        cmocka_unit_test(ports_at_the_sandboxs_own_address_share_its_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
