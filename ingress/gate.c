@@ -284,6 +284,7 @@ static enum fault_id of_why(enum why why, enum stage stage)
     case WHY_DEADLINE:
         return stage == STAGE_DIAL ? FAULT_UPSTREAM_TIMEOUT : FAULT_UPSTREAM_SILENT;
     case WHY_ORIGIN_GONE:
+    case WHY_REVOKED: /* the sandbox went while it was asked */
         return FAULT_UPSTREAM_FAILED;
     case WHY_ORIGIN_PROTOCOL:
         return FAULT_UPSTREAM_INVALID;
@@ -291,8 +292,6 @@ static enum fault_id of_why(enum why why, enum stage stage)
         return FAULT_OVERLOADED;
     case WHY_DRAIN:
         return FAULT_DRAINING;
-    case WHY_REVOKED:
-        return FAULT_SANDBOX_NOT_FOUND;
     default:
         return FAULT_UPSTREAM_UNREACHABLE;
     }
@@ -389,7 +388,7 @@ static void dialled(struct worker *w, const struct verdict *v, enum why why, int
 {
     struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
     const struct gateway_note *note = v->note;
-    if (why != WHY_OK)
+    if (why != WHY_OK && why != WHY_CLIENT_GONE)
         log_dial(note, why, error);
     if (why == WHY_DENIED)
         return; /* nothing was dialled */

@@ -408,23 +408,23 @@ struct str route_local(const struct http_head *h)
 
 /* ---- for the log ---- */
 
-enum secret_kind { SECRET_NO, SECRET_EXPIRY, SECRET_YES };
-
-/* Is it a signature, or does it look like the expiry that stands before one?  Decoded, since source 5 reads it so. */
-static enum secret_kind secret_kind(struct str segment, bool behind_expiry)
+/* Is the segment a signature behind its expiry?  Decoded, since source 5 reads it so. */
+static bool is_signed_pair(struct str expiry, struct str segment)
 {
-    char plain[3 * 13];
-    if (segment.n > sizeof plain)
-        return SECRET_NO;
-    if (str_chr(segment, '%') >= 0) {
+    enum { LONGEST = 3 * 13 };
+    struct str texts[] = {segment, expiry};
+    char plain[2][LONGEST];
+    if (segment.n < 9 || segment.n > LONGEST || expiry.n > LONGEST)
+        return false;
+    for (unsigned i = 0; i < 2; i++) {
         size_t n;
-        if (!text_percent(segment, plain, &n))
-            return SECRET_NO;
-        segment = (struct str){plain, n};
+        if (str_chr(texts[i], '%') < 0)
+            continue;
+        if (!text_percent(texts[i], plain[i], &n))
+            return false;
+        texts[i] = (struct str){plain[i], n};
     }
-    if (behind_expiry && signature_is_signature(segment))
-        return SECRET_YES;
-    return signature_is_exp36(segment) ? SECRET_EXPIRY : SECRET_NO;
+    return signature_is_signature(texts[0]) && signature_is_exp36(texts[1]);
 }
 
 static size_t put(char *out, size_t at, struct str s)
@@ -437,14 +437,12 @@ static size_t put(char *out, size_t at, struct str s)
 struct str route_masked_uri(const struct http_head *h, struct arena *a)
 {
     struct str query, path = path_without_query(h->path, &query), rest = path, segment;
+    struct str before = STR_NONE;
     size_t from = 0, n = 0;
     char *out = NULL;
-    bool behind_expiry = false;
-    while (path_segment(&rest, &segment)) {
+    for (; path_segment(&rest, &segment); before = segment) {
         size_t at = (size_t)(segment.p - path.p);
-        enum secret_kind kind = at <= 1 && is_scope(segment) ? SECRET_YES : secret_kind(segment, behind_expiry);
-        behind_expiry = kind == SECRET_EXPIRY;
-        if (kind != SECRET_YES)
+        if (!is_signed_pair(before, segment) && !(at <= 1 && is_scope(segment)))
             continue;
         if (!out)
             out = arena_get(a, path.n); /* *** is never longer than what it hides */

@@ -167,6 +167,7 @@ static bool op_open(struct session *s, struct http_stream **ret)
     h->in = IN_HEAD;
     h->out = OUT_WAIT;
     h->has_stream = true;
+    h->stream.spoke = false;
     h->s.exchanges++;
     *ret = &h->stream;
     return true;

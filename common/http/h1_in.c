@@ -195,6 +195,7 @@ static void head_bytes(struct h1 *h, struct buf *in)
         h1_close(h, WHY_ORIGIN_GONE); /* no answer to us: not a byte of our request has left */
         return;
     }
+    h->stream.spoke = true;
     switch (h1_scan(&h->scan, p, n, h->s.limits->max_head_bytes, &used)) {
     case H1_SCAN_BAD:
         broken_text(h, 400, "malformed message head");

@@ -51,19 +51,52 @@ static const struct known {
 /* Index of the first known name of each length. */
 static const uint8_t known_at[LONGEST_KNOWN + 2] = {0, 0, 0, 1, 1, 2, 2, 3, 5, 5, 5, 7, 7, 7, 7, 9, 10, 11, 13, 14, 15};
 
-static enum kind kind_of(struct str name)
+/* Is `name`, of the same length, the known one?  In tokens this bit is the case of a letter and nothing else that could match. */
+static inline bool same_letters(const char *name, const char *known, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (name[i] | 0x20) == known[i])
+        i++;
+    return i == n;
+}
+
+static inline enum kind kind_of(struct str name)
 {
     if (name.n > LONGEST_KNOWN)
         return PLAIN;
     for (unsigned i = known_at[name.n]; i < known_at[name.n + 1]; i++)
-        if (ascii_lower(name.p[0]) == knowns[i].name.p[0] && str_ieq(name, knowns[i].name))
+        if (same_letters(name.p, knowns[i].name.p, name.n))
             return knowns[i].kind;
     return PLAIN;
 }
 
 /* ---- bytes of values ---- */
 
-/* Has x a byte below 0x20 or a DEL?  Eight at a time: values are most of a head. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
+static uint64_t load64(const char *p)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+/* Up to eight bytes in one word, harmless ones where there are none. */
+static uint64_t load_short(struct str v)
+{
+    uint32_t low, high;
+    uint64_t x = 0x6161616161616161u;
+    if (v.n >= 4) {
+        memcpy(&low, v.p, sizeof low);
+        memcpy(&high, v.p + v.n - sizeof high, sizeof high);
+        return low | (uint64_t)high << 32;
+    }
+    for (size_t i = 0; i < v.n; i++)
+        x = x << 8 | (unsigned char)v.p[i];
+    return x;
+}
+
+/* Has x a byte below 0x20 or a DEL? */
 static bool has_control(uint64_t x)
 {
     const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
@@ -71,19 +104,21 @@ static bool has_control(uint64_t x)
     return (((x - ones * 0x20) & ~x) | ((del - ones) & ~del)) & high;
 }
 
+/* The same for a text.  Values are most of a head, so they are looked at 16 bytes at a time, the ends overlapping. */
 static bool may_hold_control(struct str v)
 {
-    uint64_t x;
-    for (; v.n >= sizeof x; v = str_skip(v, sizeof x)) {
-        memcpy(&x, v.p, sizeof x);
-        if (has_control(x))
-            return true;
+    bytes16 bad = {0}, x;
+    if (v.n <= 8)
+        return has_control(load_short(v));
+    if (v.n < sizeof x)
+        return has_control(load64(v.p)) || has_control(load64(v.p + v.n - 8));
+    for (size_t at = 0; at < v.n; at += sizeof x) {
+        memcpy(&x, v.p + (at + sizeof x <= v.n ? at : v.n - sizeof x), sizeof x);
+        bad |= (bytes16)(x < 0x20) | (bytes16)(x == 0x7f);
     }
-    if (v.n == 0)
-        return false;
-    x = ~(uint64_t)0;
-    memcpy(&x, v.p, v.n);
-    return has_control(x);
+    uint64_t halves[2];
+    memcpy(halves, &bad, sizeof halves);
+    return halves[0] | halves[1];
 }
 
 /* RFC 9110 section 5.5: in a request no control byte but HTAB; of a backend's we refuse only what ends a line for somebody. */

@@ -56,6 +56,7 @@ struct http_stream {
     const struct http_events *ev;
     void *user;
     struct arena *mem; /* the exchange's; outlives both its streams */
+    bool spoke;        /* client role: bytes of an answer have come, a head or not */
 };
 
 #endif

@@ -127,9 +127,12 @@ struct kept {
     struct ip ip[DNS_ADDRESSES_MAX];
 };
 
+/* What servers of an older resolv.conf say counts only for those who asked them. */
 static void keep(struct names *n, const struct half *h)
 {
     const struct dns_answer *a = &h->answer;
+    if (h->lookup->conf != hostsource_conf(n->source))
+        return;
     struct kept k = {.finding = (uint8_t)a->finding};
     uint32_t most = a->finding == DNS_FOUND     ? POSITIVE_S
                     : a->finding == DNS_USELESS ? FAILURE_S
@@ -180,8 +183,7 @@ static void settle_half(struct half *h, bool silent)
         dns_cache_extend(n->cache, name, h->type, STALE_AGAIN_MS, worker_now(n->w));
         return;
     }
-    if (!silent) /* silence has cost its time, and must not look like a server's word to the next
-                    search */
+    if (!silent) /* which has cost its time, and must not be a server's word to the next search */
         keep(n, h);
 }
 
@@ -465,8 +467,10 @@ static bool look_up(struct names *n, struct str host, struct found *ret, struct 
 {
     struct lookup *l = map_get(n->by_host, host);
     if (l) {
+        if (l->impatient && best(l, ret, false))
+            return true;
         *ret_lookup = l;
-        return l->impatient && best(l, ret, false);
+        return false;
     }
     l = mem_new(sizeof *l);
     lookup_init(l, n, host);
@@ -502,7 +506,7 @@ static void on_deadline(struct timer *t)
 {
     struct resolve *r = container_of(t, struct resolve, timer);
     struct found f;
-    if (!best(r->lookup, &f, true))
+    if (!best(r->lookup, &f, false))
         f = (struct found){.why = WHY_DEADLINE};
     tell(r, &f);
 }

@@ -9,6 +9,8 @@
 static uint64_t deadline_ms(const struct exchange *x)
 {
     const struct proxy_rules *r = &x->p->rules;
+    if (x->state == X_DIAL)
+        return 0; /* the dial has the same deadline, and tells what it was waiting for */
     if (x->state == X_TUNNEL && (x->request_end || x->up_end))
         return r->half_close_ms;
     return r->timeout_ms[x->state];

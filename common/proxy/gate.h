@@ -62,7 +62,7 @@ struct gate {
     void (*describe)(const struct facts *f, const struct verdict *v, struct log_line *l);
     /* Once per request, when decided. */
     void (*judged)(struct worker *w, const struct facts *f, const struct verdict *v, uint64_t took_us);
-    /* Once per connect to an origin: errno of the failure, 0 for none. */
+    /* Once per connect to an origin: errno of the failure, 0 for none; CLIENT_GONE: given up before it had an end. */
     void (*dialled)(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel, uint64_t took_us);
     struct str brand;         /* stands before the message of a refusal */
     const char *access_msg;   /* msg of the access line */

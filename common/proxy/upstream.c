@@ -49,12 +49,16 @@ static void send_request(struct exchange *x, struct http_stream *s, bool reused)
     begin_wait(x);
 }
 
+static void tell_dialled(struct exchange *x, enum why why, int error)
+{
+    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0, worker_now_us(x->p->w) - x->t_decided);
+}
+
 static void on_origin(void *user, struct http_stream *s, enum why why, int error)
 {
     struct exchange *x = user;
-    const struct gate *gate = x->p->rules.gate;
     x->dial = NULL;
-    gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0, worker_now_us(x->p->w) - x->t_decided);
+    tell_dialled(x, why, error);
     if (s) {
         send_request(x, s, false);
         return;
@@ -80,7 +84,7 @@ static void upstream_dial(struct exchange *x)
 static void on_pool_ended(struct origin_user *u)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
-    exchange_abort(x, WHY_REVOKED);
+    exchange_fail(x, WHY_REVOKED, NULL);
 }
 
 void upstream_begin(struct exchange *x)
@@ -208,6 +212,7 @@ static void up_fault(void *user, const struct http_fault *fault)
 static void up_closed(void *user, enum why why)
 {
     struct exchange *x = user;
+    x->up_spoke |= x->up->spoke; /* part of a head is an answer too */
     x->up = NULL;
     if (may_retry(x, why)) {
         retry(x);
@@ -231,8 +236,10 @@ void upstream_drop(struct exchange *x, enum why why)
     x->dial = NULL;
     if (up)
         up->ops->cancel(up, why);
-    if (dial)
+    if (dial) {
         origin_dial_cancel(dial);
+        tell_dialled(x, WHY_CLIENT_GONE, 0);
+    }
     size_t held = x->owed + x->pending.len;
     x->owed = 0;
     buf_clear(&x->pending);
