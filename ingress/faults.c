@@ -1,5 +1,6 @@
-/* faults.c — the table of refusals made into answers.  A message is one text with at most one hole, so it is put together by
- * hand: what fills the hole comes from a client and must never meet a format. */
+/* faults.c — the table of refusals made into answers.  A message is one text with at most one hole,
+ * so it is put together by hand: what fills the hole comes from a client and must never meet a
+ * format. */
 #include "ingress/faults.h"
 
 #include <assert.h>
@@ -13,8 +14,12 @@ static const struct row {
     int status;
     enum why why;
 } rows[FAULTS] = {
-#define ROW(id, name, status, code, why, message) \
-    [FAULT_##id] = {{name, sizeof(name) - 1}, {code, sizeof(code) - 1}, {message, sizeof(message) - 1}, status, WHY_##why},
+#define ROW(id, name, status, code, why, message)   \
+    [FAULT_##id] = {{name, sizeof(name) - 1},       \
+                    {code, sizeof(code) - 1},       \
+                    {message, sizeof(message) - 1}, \
+                    status,                         \
+                    WHY_##why},
     FAULT_MAP(ROW)
 #undef ROW
 };

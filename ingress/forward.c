@@ -1,6 +1,6 @@
-/* forward.c — the head that goes on.  One walk copies the fields that stay and lays aside what a trusted proxy has said; then our own
- * are added, which is why nothing a client sends can take their place.  What names a sandbox or opens it never stays, whoever the peer
- * is. */
+/* forward.c — the head that goes on.  One walk copies the fields that stay and lays aside what a
+ * trusted proxy has said; then our own are added, which is why nothing a client sends can take
+ * their place.  What names a sandbox or opens it never stays, whoever the peer is. */
 #include "ingress/forward.h"
 
 #include "base/text.h"
@@ -19,7 +19,10 @@ enum kind {
     FORWARDED_PREFIX
 };
 
-#define NAME(text) {text, sizeof(text) - 1}
+#define NAME(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
 
 /* Every field that is not simply passed on. */
 static const struct known {
@@ -43,15 +46,17 @@ static const struct known {
 };
 
 #define LENGTH(n) (1u << (n))
-static const uint32_t known_lengths = LENGTH(9) | LENGTH(12) | LENGTH(15) | LENGTH(16) | LENGTH(17) | LENGTH(18) | LENGTH(20) |
-                                      LENGTH(22) | LENGTH(24) | LENGTH(25) | LENGTH(31);
+static const uint32_t known_lengths = LENGTH(9) | LENGTH(12) | LENGTH(15) | LENGTH(16) |
+                                      LENGTH(17) | LENGTH(18) | LENGTH(20) | LENGTH(22) |
+                                      LENGTH(24) | LENGTH(25) | LENGTH(31);
 
 static enum kind kind_of(struct str name)
 {
     if (name.n > LONGEST_KNOWN || !(known_lengths & LENGTH(name.n)))
         return PLAIN;
     for (size_t i = 0; i < sizeof knowns / sizeof *knowns; i++)
-        if (name.n == knowns[i].name.n && ascii_lower(name.p[0]) == knowns[i].name.p[0] && str_ieq(name, knowns[i].name))
+        if (name.n == knowns[i].name.n && ascii_lower(name.p[0]) == knowns[i].name.p[0] &&
+            str_ieq(name, knowns[i].name))
             return knowns[i].kind;
     return PLAIN;
 }
@@ -87,10 +92,12 @@ static void note(struct said *said, enum kind kind, struct str value)
 
 static bool stays(const struct forward_rules *rules, const struct said *said, enum kind kind)
 {
-    return kind == PLAIN || (kind == API_KEY && rules->forward_api_key) || (kind == FROM_PROXY && said->trusted);
+    return kind == PLAIN || (kind == API_KEY && rules->forward_api_key) ||
+           (kind == FROM_PROXY && said->trusted);
 }
 
-static void copy_fields(const struct forward_rules *rules, const struct http_head *h, struct http_head *out, struct said *said)
+static void copy_fields(const struct forward_rules *rules, const struct http_head *h,
+                        struct http_head *out, struct said *said)
 {
     out->nfields = 0;
     for (unsigned i = 0; i < h->nfields; i++) {
@@ -104,8 +111,10 @@ static void copy_fields(const struct forward_rules *rules, const struct http_hea
 
 /* ---- our own fields ---- */
 
-/* The peer, behind what a trusted proxy's lines say: counted before and copied once, since a client decides how many there are. */
-static struct str peers_text(const struct said *said, const struct ip *peer, const struct http_head *h, struct arena *a)
+/* The peer, behind what a trusted proxy's lines say: counted before and copied once, since a client
+ * decides how many there are. */
+static struct str peers_text(const struct said *said, const struct ip *peer,
+                             const struct http_head *h, struct arena *a)
 {
     char text[IP_TEXT_BYTES];
     size_t n = ip_text(peer, text), at = 0;
@@ -138,20 +147,26 @@ static struct str prefix_text(struct str theirs, struct str ours, struct arena *
     return arena_cat(a, theirs, ours);
 }
 
-static void add_forwarded(struct http_head *out, const struct said *said, const struct forward_facts *facts,
-                          const struct http_head *h, struct arena *a)
+static void add_forwarded(struct http_head *out, const struct said *said,
+                          const struct forward_facts *facts, const struct http_head *h,
+                          struct arena *a)
 {
     struct str prefix = prefix_text(said->prefix, facts->prefix, a);
     head_add(out, STR("X-Forwarded-For"), peers_text(said, &facts->peer, h, a));
     if (said->host.n || h->authority.n)
         head_add(out, STR("X-Forwarded-Host"), said->host.n ? said->host : h->authority);
-    head_add(out, STR("X-Forwarded-Proto"), said->proto.n ? said->proto : facts->tls ? STR("https") : STR("http"));
-    head_add(out, STR("X-Forwarded-Port"), said->port.n ? said->port : port_text(facts->local_port, a));
+    head_add(out, STR("X-Forwarded-Proto"),
+             said->proto.n ? said->proto
+             : facts->tls  ? STR("https")
+                           : STR("http"));
+    head_add(out, STR("X-Forwarded-Port"),
+             said->port.n ? said->port : port_text(facts->local_port, a));
     if (prefix.n)
         head_add(out, STR("X-Forwarded-Prefix"), prefix);
 }
 
-struct http_head *forward_request(const struct forward_rules *rules, const struct forward_facts *facts, const struct http_head *h,
+struct http_head *forward_request(const struct forward_rules *rules,
+                                  const struct forward_facts *facts, const struct http_head *h,
                                   struct arena *a)
 {
     struct said said = {.trusted = rules->trusted.n && cidr_set_has(&rules->trusted, &facts->peer)};
@@ -171,9 +186,11 @@ struct http_head *forward_request(const struct forward_rules *rules, const struc
 
 /* ---- the way back ---- */
 
-struct http_head *forward_response(const struct http_head *h, struct str request_id, struct str http_date, struct arena *a)
+struct http_head *forward_response(const struct http_head *h, struct str request_id,
+                                   struct str http_date, struct arena *a)
 {
-    static const struct str powered_name = NAME("Reverse-Proxy-Server-Powerby"), powered_by = NAME("OpenSandbox-ingress");
+    static const struct str powered_name = NAME("Reverse-Proxy-Server-Powerby"),
+                            powered_by = NAME("OpenSandbox-ingress");
     struct http_head *out = head_copy(h, 3, a);
     bool interim = h->status < 200 && h->protocol.n == 0, granted = h->protocol.n > 0;
     if (interim)
@@ -181,7 +198,8 @@ struct http_head *forward_response(const struct http_head *h, struct str request
     bool powered = false, has_id = false, has_date = false;
     for (unsigned i = 0; i < h->nfields; i++) {
         const struct field *f = &h->fields[i];
-        powered |= f->name.n == powered_name.n && str_ieq(f->name, powered_name) && str_eq(f->value, powered_by);
+        powered |= f->name.n == powered_name.n && str_ieq(f->name, powered_name) &&
+                   str_eq(f->value, powered_by);
         has_id |= f->name.n == 12 && str_ieq(f->name, STR("X-Request-Id"));
         has_date |= f->name.n == 4 && str_ieq(f->name, STR("Date"));
     }
@@ -224,34 +242,15 @@ static bool walk_line(const struct cidr_set *trusted, struct str list, struct ip
     return true;
 }
 
-struct ip forward_client_ip(const struct cidr_set *trusted, const struct ip *peer, const struct http_head *h)
+struct ip forward_client_ip(const struct cidr_set *trusted, const struct ip *peer,
+                            const struct http_head *h)
 {
     struct ip client = *peer;
     if (trusted->n == 0 || !cidr_set_has(trusted, peer))
         return client;
     for (unsigned i = h->nfields; i-- > 0;)
-        if (kind_of(h->fields[i].name) == FORWARDED_FOR && !walk_line(trusted, h->fields[i].value, &client))
+        if (kind_of(h->fields[i].name) == FORWARDED_FOR &&
+            !walk_line(trusted, h->fields[i].value, &client))
             break;
     return client;
-}
-
-static bool is_request_id(struct str s)
-{
-    static const bool plain[256] = {
-        ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['.'] = true, ['_'] = true, ['-'] = true,
-    };
-    for (size_t i = 0; i < s.n; i++)
-        if (!plain[(unsigned char)s.p[i]])
-            return false;
-    return s.n >= 1 && s.n <= 128;
-}
-
-struct str forward_request_id(const struct http_head *h, const uint8_t random[16], struct arena *a)
-{
-    const struct str *given = head_get(h, STR("X-Request-Id"));
-    if (given && is_request_id(*given))
-        return *given;
-    char *out = arena_get(a, 32);
-    text_put_hex(out, random, 16);
-    return (struct str){out, 32};
 }

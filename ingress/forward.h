@@ -34,7 +34,5 @@ struct http_head *forward_response(const struct http_head *h, struct str request
 /* Whose request it is, for logs and counts (contract 13): from a trusted peer the last address of X-Forwarded-For that is not itself
  * trusted. */
 struct ip forward_client_ip(const struct cidr_set *trusted, const struct ip *peer, const struct http_head *h);
-/* Taken over if 1..128 of [A-Za-z0-9._-], else a new one from 16 random bytes (I4). */
-struct str forward_request_id(const struct http_head *h, const uint8_t random[16], struct arena *a);
 
 #endif

@@ -1,6 +1,7 @@
-/* route.c — the grammar of routes.  Sources are tried in the order of the mode; the first that is there decides and its faults are
- * final, so that a bad route never becomes somebody else's.  Texts are cut out of the head, not copied: what the sandbox gets is the
- * tail of the very bytes that came. */
+/* route.c — the grammar of routes.  Sources are tried in the order of the mode; the first that is
+ * there decides and its faults are final, so that a bad route never becomes somebody else's.  Texts
+ * are cut out of the head, not copied: what the sandbox gets is the tail of the very bytes that
+ * came. */
 #include "ingress/route.h"
 
 #include "base/text.h"
@@ -42,8 +43,9 @@ static bool signed_label(struct parse *p, struct str label)
 {
     struct str port;
     struct route *r = p->r;
-    r->is_signed = cut_last(&label, &r->signature) && signature_is_signature(r->signature) && cut_last(&label, &r->exp36) &&
-                   signature_is_exp36(r->exp36) && cut_last(&label, &port) &&
+    r->is_signed = cut_last(&label, &r->signature) && signature_is_signature(r->signature) &&
+                   cut_last(&label, &r->exp36) && signature_is_exp36(r->exp36) &&
+                   cut_last(&label, &port) &&
                    signature_port(port, p->rules->lenient_ports, &r->port) && label.n > 0;
     if (r->is_signed)
         r->id = label;
@@ -67,7 +69,8 @@ static bool bad_port(struct parse *p, struct str port)
     return refuse(p, FAULT_INVALID_PORT, port);
 }
 
-/* O reads any signed integer; out of range is refused all the same.  A minus cannot be here, it separates parts. */
+/* O reads any signed integer; out of range is refused all the same.  A minus cannot be here, it
+ * separates parts. */
 static bool lenient_label_port(struct parse *p, struct str port)
 {
     uint64_t v;
@@ -124,7 +127,8 @@ static bool take_scope(struct parse *p, struct str token)
 
 static struct str routing_value(const struct http_head *h)
 {
-    static const struct str names[] = {{"OpenSandbox-Ingress-To", 22}, {"OPEN-SANDBOX-INGRESS", 20}};
+    static const struct str names[] = {{"OpenSandbox-Ingress-To", 22},
+                                       {"OPEN-SANDBOX-INGRESS", 20}};
     for (unsigned i = 0; i < 2; i++) {
         const struct str *value = head_get(h, names[i]);
         struct str trimmed = value ? str_trim(*value) : STR_NONE;
@@ -189,7 +193,8 @@ static bool from_domain(struct parse *p, bool *ret_there)
     return parse_label(p, label, host);
 }
 
-/* Source 4: false also means that there is none, with the fault to answer if nothing else is there. */
+/* Source 4: false also means that there is none, with the fault to answer if nothing else is there.
+ */
 static bool from_host(struct parse *p)
 {
     struct str host = p->head->authority, bare = without_port(host);
@@ -276,8 +281,8 @@ static bool main_shape(struct str path, struct path_parts *ret)
     if (!str_starts(path, STR("/sandboxes/")))
         return false;
     rest = str_skip(path, sizeof "/sandboxes" - 1);
-    if (!path_segment(&rest, &ret->id) || !path_segment(&rest, &word) || !str_eq(word, STR("port")) ||
-        !path_segment(&rest, &ret->port))
+    if (!path_segment(&rest, &ret->id) || !path_segment(&rest, &word) ||
+        !str_eq(word, STR("port")) || !path_segment(&rest, &ret->port))
         return false;
     ret->rest = rest;
     return true;
@@ -286,7 +291,8 @@ static bool main_shape(struct str path, struct path_parts *ret)
 static bool is_plain_id(struct str id)
 {
     static const bool plain[256] = {
-        ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['.'] = true, ['_'] = true, ['~'] = true, ['-'] = true,
+        ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['.'] = true,
+        ['_'] = true,         ['~'] = true,         ['-'] = true,
     };
     for (size_t i = 0; i < id.n; i++)
         if (!plain[(unsigned char)id.p[i]])
@@ -374,8 +380,8 @@ static bool by_host(struct parse *p, const struct path_parts *parts, bool main_p
     return from_main_path(p, parts);
 }
 
-bool route_parse(const struct route_rules *rules, const struct http_head *h, struct arena *a, struct route *ret,
-                 struct fault *ret_fault)
+bool route_parse(const struct route_rules *rules, const struct http_head *h, struct arena *a,
+                 struct route *ret, struct fault *ret_fault)
 {
     struct parse p = {rules, h, a, ret, ret_fault};
     struct path_parts parts;
@@ -394,7 +400,8 @@ bool route_parse(const struct route_rules *rules, const struct http_head *h, str
 
 struct str route_local(const struct http_head *h)
 {
-    static const struct str health = {"/status.ok", 10}, readiness = {"/status.ok/network-readiness", 28};
+    static const struct str health = {"/status.ok", 10},
+                            readiness = {"/status.ok/network-readiness", 28};
     struct str query;
     if (str_eq(h->path, STR("*")))
         return STR("*");

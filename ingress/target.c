@@ -1,8 +1,8 @@
-/* target.c — the last check before a connection is made, on the very address that is dialled.  Our own listeners come first and
- * cannot be allowed by any setting: a gateway that dials itself is a loop. */
+/* target.c — the last check before a connection is made, on the very address that is dialled.  Our
+ * own listeners come first and cannot be allowed by any setting: a gateway that dials itself is a
+ * loop. */
 #include "ingress/target.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -35,7 +35,8 @@ static bool is_own(const struct target_rules *rules, const struct ip *ip, uint16
         const struct own_listener *own = &rules->own[i];
         if (own->port != port)
             continue;
-        if (own->any ? is_local(rules, ip) : ip_eq(&own->ip, ip) || (is_unspecified(ip) && is_loopback(&own->ip)))
+        if (own->any ? is_local(rules, ip)
+                     : ip_eq(&own->ip, ip) || (is_unspecified(ip) && is_loopback(&own->ip)))
             return true;
     }
     return false;
@@ -57,7 +58,8 @@ static bool parse_range(struct str s, struct port_range *ret)
     ptrdiff_t dash = str_chr(s, '-');
     struct str from = dash < 0 ? s : str_trim(str_head(s, (size_t)dash));
     struct str to = dash < 0 ? s : str_trim(str_skip(s, (size_t)dash + 1));
-    return signature_port(from, false, &ret->from) && signature_port(to, false, &ret->to) && ret->from <= ret->to;
+    return signature_port(from, false, &ret->from) && signature_port(to, false, &ret->to) &&
+           ret->from <= ret->to;
 }
 
 static int by_start(const void *a, const void *b)

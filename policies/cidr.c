@@ -1,5 +1,6 @@
-/* cidr.c — networks.  Both families are one kind of number (16 bytes), so a match is a comparison of bits; only one thing needs
- * care: a network written in IPv6 that is wide enough to hold the mapped range does not thereby mean IPv4. */
+/* cidr.c — networks.  Both families are one kind of number (16 bytes), so a match is a comparison
+ * of bits; only one thing needs care: a network written in IPv6 that is wide enough to hold the
+ * mapped range does not thereby mean IPv4. */
 #include "policies/cidr.h"
 
 #include "base/text.h"
@@ -77,7 +78,10 @@ bool cidr_set_has(const struct cidr_set *s, const struct ip *ip)
     return false;
 }
 
-#define V4(a, b, c, d, bits) {{{[10] = 0xff, [11] = 0xff, a, b, c, d}}, V4_PREFIX + bits}
+#define V4(a, b, c, d, bits)                                       \
+    {                                                              \
+        {{[10] = 0xff, [11] = 0xff, a, b, c, d}}, V4_PREFIX + bits \
+    }
 
 bool cidr_is_special(const struct ip *ip)
 {

@@ -1,6 +1,7 @@
-/* limits.c — failures of the last minute by key.  Each key has one small count per second, so the window slides without
- * timers and costs the same whatever the limit is.  Keys are known by a keyed hash only: nobody can choose two that meet, and
- * nothing of a peer's is kept.  A set of eight neighbours shares a lock and, when full, forgets its quietest member. */
+/* limits.c — failures of the last minute by key.  Each key has one small count per second, so the
+ * window slides without timers and costs the same whatever the limit is.  Keys are known by a keyed
+ * hash only: nobody can choose two that meet, and nothing of a peer's is kept.  A set of eight
+ * neighbours shares a lock and, when full, forgets its quietest member. */
 #include "policies/limits.h"
 
 #include <assert.h>
@@ -80,7 +81,8 @@ static struct key *take(struct failures *f, uint64_t hash)
     return best;
 }
 
-/* Moves the window on to now_s.  Another thread may have been a second ahead: time never goes back. */
+/* Moves the window on to now_s.  Another thread may have been a second ahead: time never goes back.
+ */
 static void slide(struct key *k, uint64_t now_s)
 {
     if (now_s <= k->last_s)

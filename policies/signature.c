@@ -1,6 +1,6 @@
-/* signature.c — signed routes and the keys that check them.  The scheme is O's, kept to the byte: a plain hash over length-prefixed
- * parts, of which 32 bits are used; what is ours is that keys never leave locked memory and that comparing takes the same time
- * whatever is wrong. */
+/* signature.c — signed routes and the keys that check them.  The scheme is O's, kept to the byte: a
+ * plain hash over length-prefixed parts, of which 32 bits are used; what is ours is that keys never
+ * leave locked memory and that comparing takes the same time whatever is wrong. */
 #include "policies/signature.h"
 
 #include <assert.h>
@@ -31,7 +31,10 @@ static size_t space_at(struct str s)
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
         if (str_starts(s, wide[i]))
             return wide[i].n;
-    return str_starts(s, STR("\xe2\x80")) && s.n > 2 && (uint8_t)s.p[2] >= 0x80 && (uint8_t)s.p[2] <= 0x8a ? 3 : 0;
+    return str_starts(s, STR("\xe2\x80")) && s.n > 2 && (uint8_t)s.p[2] >= 0x80 &&
+                   (uint8_t)s.p[2] <= 0x8a
+               ? 3
+               : 0;
 }
 
 /* The same for its end. */
@@ -108,7 +111,8 @@ static const char *take_segment(struct keyring *k, struct str segment, char *war
 }
 
 /* False: *ret_wrong says what is wrong with which entry (from 1; 0: with the whole). */
-static bool take_segments(struct keyring *k, struct str text, char *warn, unsigned *ret_entry, const char **ret_wrong)
+static bool take_segments(struct keyring *k, struct str text, char *warn, unsigned *ret_entry,
+                          const char **ret_wrong)
 {
     struct str segment;
     unsigned entry = 0, keys = 0;
@@ -128,9 +132,11 @@ static bool take_segments(struct keyring *k, struct str text, char *warn, unsign
     return keys > 0;
 }
 
-bool keyring_parse(struct str text, struct keyring **ret, char ret_warn[40], char *error, size_t error_bytes)
+bool keyring_parse(struct str text, struct keyring **ret, char ret_warn[40], char *error,
+                   size_t error_bytes)
 {
-    static const char allowed[] = "must be ID=KEY,… with ID one of 0-9a-z and KEY in standard base64 with padding";
+    static const char allowed[] =
+        "must be ID=KEY,… with ID one of 0-9a-z and KEY in standard base64 with padding";
     if (ret_warn)
         ret_warn[0] = 0;
     if (signature_trim(text).n == 0) {
@@ -203,10 +209,13 @@ bool signature_port(struct str s, bool lenient_plus, uint16_t *ret)
 
 enum { CANONICAL_PIECES = 7 };
 
-/* The canonical text in pieces, so that checking a request copies none of them; returns its length. */
-static size_t canonical_pieces(struct str out[CANONICAL_PIECES], struct str id, struct str port, struct str exp36)
+/* The canonical text in pieces, so that checking a request copies none of them; returns its length.
+ */
+static size_t canonical_pieces(struct str out[CANONICAL_PIECES], struct str id, struct str port,
+                               struct str exp36)
 {
-    const struct str pieces[CANONICAL_PIECES] = {STR("v1\nshort\n"), id, STR("\n"), port, STR("\n"), exp36, STR("\n")};
+    const struct str pieces[CANONICAL_PIECES] = {STR("v1\nshort\n"), id,    STR("\n"), port,
+                                                 STR("\n"),          exp36, STR("\n")};
     size_t n = 0;
     for (unsigned i = 0; i < CANONICAL_PIECES; i++) {
         out[i] = pieces[i];
@@ -219,7 +228,8 @@ struct str signature_canonical(struct str id, uint16_t port, struct str exp36, s
 {
     char digits[20];
     struct str pieces[CANONICAL_PIECES];
-    size_t n = canonical_pieces(pieces, id, (struct str){digits, text_put_u64(digits, port)}, exp36);
+    size_t n =
+        canonical_pieces(pieces, id, (struct str){digits, text_put_u64(digits, port)}, exp36);
     char *out = arena_get(a, n), *at = out;
     for (unsigned i = 0; i < CANONICAL_PIECES; i++) {
         if (pieces[i].n)
@@ -240,16 +250,19 @@ static struct str put_be32(char out[4], size_t n)
 void signature_inner(struct str key, struct str canonical, uint8_t out[32])
 {
     char key_n[4], canonical_n[4];
-    const struct str pieces[] = {put_be32(key_n, key.n), key, put_be32(canonical_n, canonical.n), canonical};
+    const struct str pieces[] = {put_be32(key_n, key.n), key, put_be32(canonical_n, canonical.n),
+                                 canonical};
     digest_sha256(out, pieces, sizeof pieces / sizeof *pieces);
 }
 
-void signature_make(struct str key, char key_id, struct str id, uint16_t port, struct str exp36, char out[9])
+void signature_make(struct str key, char key_id, struct str id, uint16_t port, struct str exp36,
+                    char out[9])
 {
     char key_n[4], canonical_n[4], digits[20];
     struct str pieces[3 + CANONICAL_PIECES];
     uint8_t sum[SHA256_BYTES];
-    size_t n = canonical_pieces(pieces + 3, id, (struct str){digits, text_put_u64(digits, port)}, exp36);
+    size_t n =
+        canonical_pieces(pieces + 3, id, (struct str){digits, text_put_u64(digits, port)}, exp36);
     pieces[0] = put_be32(key_n, key.n);
     pieces[1] = key;
     pieces[2] = put_be32(canonical_n, n);
@@ -258,7 +271,8 @@ void signature_make(struct str key, char key_id, struct str id, uint16_t port, s
     out[HEX_CHARS] = key_id;
 }
 
-enum signature_verdict signature_verify(const struct keyring *k, const struct signed_route *r, int64_t now_unix_s)
+enum signature_verdict signature_verify(const struct keyring *k, const struct signed_route *r,
+                                        int64_t now_unix_s)
 {
     uint64_t exp;
     if (!text_base36(r->exp36, &exp) || !signature_is_signature(r->signature))
@@ -269,5 +283,6 @@ enum signature_verdict signature_verify(const struct keyring *k, const struct si
     if (!keyring_has(k, key_id))
         return SIGNATURE_KEY_UNKNOWN;
     signature_make(keyring_key(k, key_id), key_id, r->id, r->port, r->exp36, right);
-    return digest_equal((struct str){right, sizeof right}, r->signature) ? SIGNATURE_OK : SIGNATURE_MISMATCH;
+    return digest_equal((struct str){right, sizeof right}, r->signature) ? SIGNATURE_OK
+                                                                         : SIGNATURE_MISMATCH;
 }

@@ -10,10 +10,13 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+enum { LOOKS = 256 }; /* records of the answer section that are looked at, in each step */
+
 /* The next record of the answer section. */
 static bool next_in_answer(struct dns_reader *r, struct dns_record *rec)
 {
-    return dns_next_record(r, rec) && rec->section == DNS_ANSWER;
+    int seen = r->count[DNS_ANSWER] - r->left[DNS_ANSWER];
+    return seen < LOOKS && dns_next_record(r, rec) && rec->section == DNS_ANSWER;
 }
 
 /* If `name` is an alias, makes it what it stands for. */

@@ -8,10 +8,17 @@ static void arm(struct h1 *h, uint64_t ms)
         timer_set(h->s.w, &h->timer, ms);
 }
 
+bool h1_request_unsent(const struct h1 *h)
+{
+    return !h->s.server && (h->out == OUT_WAIT || h->heads.len > 0);
+}
+
 void h1_stream_over(struct h1 *h, enum why why)
 {
     if (!h->has_stream)
         return;
+    if (why == WHY_ORIGIN_GONE && h1_request_unsent(h))
+        why = WHY_REFUSED;
     h->has_stream = false;
     h->request = h->response = h->trailers = NULL;
     h->stream.ev->closed(h->stream.user, why);

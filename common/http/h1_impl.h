@@ -74,6 +74,8 @@ void h1_settle(struct h1 *h);
 void h1_close_conn(struct h1 *h, enum why why);
 /* As h1_close_conn(), and a stream that is there is told at once: for events. */
 void h1_close(struct h1 *h, enum why why);
+/* Client: not a byte of the request has left, so whatever happens now has nothing to do with it. */
+bool h1_request_unsent(const struct h1 *h);
 /* The user is told closed(why) and the stream is gone. */
 void h1_stream_over(struct h1 *h, enum why why);
 /* After the answer: what still comes is read and thrown away, then the connection ends. */

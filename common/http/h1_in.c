@@ -191,8 +191,8 @@ static void head_bytes(struct h1 *h, struct buf *in)
 {
     const char *p = (const char *)in->head->p;
     size_t n = in->head->n, used;
-    if (!h->s.server && (h->out == OUT_WAIT || h->heads.len > 0)) {
-        h1_close(h, WHY_ORIGIN_GONE); /* no answer to us: not a byte of our request has left */
+    if (h1_request_unsent(h)) {
+        h1_close(h, WHY_ORIGIN_GONE); /* an answer, but not to us */
         return;
     }
     h->stream.spoke = true;
@@ -228,9 +228,10 @@ static void head_bytes(struct h1 *h, struct buf *in)
 
 /* ---- bodies */
 
+/* A tunnel may stall in both directions for days: it holds half of what a body may (WS-07). */
 static size_t room(const struct h1 *h)
 {
-    size_t window = h->s.limits->window;
+    size_t window = h->in == IN_TUNNEL ? h->s.limits->window / 2 : h->s.limits->window;
     return h->unread < window ? window - h->unread : 0;
 }
 

@@ -51,7 +51,7 @@ struct collect {
     llhttp_t parser;
     struct field *fields;
     unsigned n, room;
-    bool in_value;
+    bool in_field; /* a name came, its value is not complete */
 };
 
 /* llhttp may give a text in pieces; within one block they follow each other. */
@@ -65,11 +65,11 @@ static void extend(struct str *s, const char *p, size_t n)
 static int on_name(llhttp_t *parser, const char *p, size_t n)
 {
     struct collect *c = parser->data;
-    if (c->n == 0 || c->in_value) {
+    if (!c->in_field) {
         if (c->n == c->room)
             return -1;
         c->fields[c->n++] = (struct field){STR_NONE, STR_NONE};
-        c->in_value = false;
+        c->in_field = true;
     }
     extend(&c->fields[c->n - 1].name, p, n);
     return 0;
@@ -78,17 +78,19 @@ static int on_name(llhttp_t *parser, const char *p, size_t n)
 static int on_value(llhttp_t *parser, const char *p, size_t n)
 {
     struct collect *c = parser->data;
-    if (c->n == 0)
+    if (!c->in_field)
         return -1;
-    c->in_value = true;
     extend(&c->fields[c->n - 1].value, p, n);
     return 0;
 }
 
+/* An empty value calls only this.  A line without a name passes llhttp. */
 static int on_value_complete(llhttp_t *parser)
 {
     struct collect *c = parser->data;
-    c->in_value = true; /* an empty value calls only this */
+    if (!c->in_field || c->fields[c->n - 1].name.n == 0)
+        return -1;
+    c->in_field = false;
     return 0;
 }
 
@@ -122,7 +124,7 @@ static bool run_llhttp(struct collect *c, struct str block)
 {
     static const char start[] = "GET / HTTP/1.1\r\n";
     c->n = 0;
-    c->in_value = false;
+    c->in_field = false;
     llhttp_init(&c->parser, HTTP_REQUEST, collect_settings());
     /* both lengths and codings are judged by rules.c, in responses with another outcome */
     llhttp_set_lenient_chunked_length(&c->parser, 1);

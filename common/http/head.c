@@ -1,17 +1,20 @@
-/* head.c — access to the fields of a head.  A head has a dozen fields and is asked for a handful of them, so a walk that compares
- * length and first letter before anything else beats any index that would have to be built first. */
+/* head.c — access to the fields of a head.  A head has a dozen fields and is asked for a handful of
+ * them, so a walk that compares length and first letter before anything else beats any index that
+ * would have to be built first. */
 #include "http/head.h"
 
 #include <assert.h>
 
 static bool same_name(struct str a, struct str b)
 {
-    return a.n == b.n && (a.n == 0 || (ascii_lower(a.p[0]) == ascii_lower(b.p[0]) && str_ieq(a, b)));
+    return a.n == b.n &&
+           (a.n == 0 || (ascii_lower(a.p[0]) == ascii_lower(b.p[0]) && str_ieq(a, b)));
 }
 
 const struct field *head_next(const struct http_head *h, struct str name, const struct field *after)
 {
-    for (const struct field *f = after ? after + 1 : h->fields, *end = h->fields + h->nfields; f < end; f++)
+    for (const struct field *f = after ? after + 1 : h->fields, *end = h->fields + h->nfields;
+         f < end; f++)
         if (same_name(f->name, name))
             return f;
     return NULL;
@@ -59,7 +62,7 @@ void head_add(struct http_head *h, struct str name, struct str value)
 struct str head_reason(int status)
 {
 #define REASON(code, text) \
-    case code: \
+    case code:             \
         return STR(text)
     switch (status) {
         REASON(100, "Continue");

@@ -1,5 +1,6 @@
-/* path.c — looks at paths without ever changing them.  The application gets the bytes that the client sent; what an escape or a
- * dot segment would mean to it is only looked at, to see whether any reading of the path leaves the route. */
+/* path.c — looks at paths without ever changing them.  The application gets the bytes that the
+ * client sent; what an escape or a dot segment would mean to it is only looked at, to see whether
+ * any reading of the path leaves the route. */
 #include "http/path.h"
 
 struct str path_without_query(struct str target, struct str *ret_query)

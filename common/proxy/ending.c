@@ -79,6 +79,8 @@ void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fa
         return;
     }
     struct verdict v = {.act = ACT_REPLY, .why = why};
+    if (why == WHY_ORIGIN_PROTOCOL && x->request->protocol.n > 0) /* half-made switch: both sides close (9.2) */
+        x->client->session->ops->drain(x->client->session);
     if (x->facts.request_id.n == 0) /* the head never came: nothing to judge, but an answer is owed */
         exchange_name(x);
     x->p->rules.gate->failed(&x->facts, why, stage_of(x), fault, &x->mem, &v);

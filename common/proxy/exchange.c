@@ -6,6 +6,12 @@
 
 /* ---- states */
 
+/* The request's body has not left in full. */
+static bool uploads(const struct exchange *x)
+{
+    return x->state == X_WAIT && (!x->request_end || x->owed > 0);
+}
+
 static uint64_t deadline_ms(const struct exchange *x)
 {
     const struct proxy_rules *r = &x->p->rules;
@@ -13,7 +19,12 @@ static uint64_t deadline_ms(const struct exchange *x)
         return 0; /* the dial has the same deadline, and tells what it was waiting for */
     if (x->state == X_TUNNEL && (x->request_end || x->up_end))
         return r->half_close_ms;
-    return r->timeout_ms[x->state];
+    if (x->state == X_WAIT && x->request->protocol.n > 0 && r->timeout_ms[X_WAIT] > HANDSHAKE_MS)
+        return HANDSHAKE_MS;
+    uint64_t ms = r->timeout_ms[x->state], idle = r->timeout_ms[X_BODY];
+    if (uploads(x) && idle > 0 && (ms == 0 || idle < ms))
+        return idle; /* a body that stands still, whoever holds it up */
+    return ms;
 }
 
 static void arm(struct exchange *x)
@@ -52,6 +63,10 @@ static void on_deadline(struct timer *t)
     }
     if (x->state == X_HEAD) {
         exchange_fail(x, WHY_DEADLINE, &(struct http_fault){408, "request head not complete in time"});
+        return;
+    }
+    if (uploads(x) && x->owed == 0) {
+        exchange_fail(x, WHY_DEADLINE, &(struct http_fault){408, "request body not complete in time"});
         return;
     }
     if (x->state == X_CLOSING || x->status != 0)

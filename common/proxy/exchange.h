@@ -9,7 +9,7 @@
 #include "net/worker.h"
 #include "proxy/proxy.h"
 
-enum { REPLAY_BYTES = 65536, FIRST_ARENA_BYTES = 1536, CONTINUE_MS = 1000 };
+enum { REPLAY_BYTES = 65536, FIRST_ARENA_BYTES = 1536, CONTINUE_MS = 1000, HANDSHAKE_MS = 45000 /* contract ingress 9.2 */ };
 
 /* A client's connection. */
 struct client {

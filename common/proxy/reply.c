@@ -1,5 +1,6 @@
-/* reply.c — answers of our own.  A program must be able to tell them from the application's and a person to read them, so each says the
- * same thing in the form that was asked for; never is a body empty, since some clients take that for success. */
+/* reply.c — answers of our own.  A program must be able to tell them from the application's and a
+ * person to read them, so each says the same thing in the form that was asked for; never is a body
+ * empty, since some clients take that for success. */
 #include "proxy/reply.h"
 
 #include "base/text.h"
@@ -8,7 +9,10 @@
 
 enum match { MATCH_NONE, MATCH_ANY, MATCH_TYPE, MATCH_EXACT };
 
-#define NAME(text) {text, sizeof(text) - 1}
+#define NAME(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
 
 static const struct form {
     struct str range, type_range, content_type;
@@ -87,7 +91,8 @@ static enum match match_of(struct str range, const struct form *form)
     return str_eq(range, STR("*/*")) ? MATCH_ANY : MATCH_NONE;
 }
 
-/* One media range; the most specific one that matches says a form's weight, of equal ones the kindest. */
+/* One media range; the most specific one that matches says a form's weight, of equal ones the
+ * kindest. */
 static void take_range(struct str range, unsigned place, struct wish wishes[FORMS])
 {
     struct str parameters = range, type;
@@ -176,32 +181,39 @@ static struct str text_body(const struct reply *r, struct arena *a)
 
 static struct str json_body(const struct reply *r, struct arena *a)
 {
-    struct str code = json_escape(r->code, a), message = json_escape(r->message, a), id = json_escape(r->request_id, a);
-    return arena_printf(a, "{\"error\":{\"code\":\"%.*s\",\"message\":\"%.*s\",\"request_id\":\"%.*s\"}}\n", STR_ARG(code),
-                        STR_ARG(message), STR_ARG(id));
+    struct str code = json_escape(r->code, a), message = json_escape(r->message, a),
+               id = json_escape(r->request_id, a);
+    return arena_printf(
+        a, "{\"error\":{\"code\":\"%.*s\",\"message\":\"%.*s\",\"request_id\":\"%.*s\"}}\n",
+        STR_ARG(code), STR_ARG(message), STR_ARG(id));
 }
 
 static struct str html_body(const struct reply *r, bool reload, struct arena *a)
 {
-    struct str brand = html_escape(r->brand, a), message = html_escape(r->message, a), id = html_escape(r->request_id, a);
+    struct str brand = html_escape(r->brand, a), message = html_escape(r->message, a),
+               id = html_escape(r->request_id, a);
     struct str reason = head_reason(r->status);
-    return arena_printf(a,
-                        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">%s<title>%d %.*s</title></head>\n"
-                        "<body><h1>%d %.*s</h1>\n<p>%.*s: %.*s</p>\n<p>Request id: %.*s</p></body></html>\n",
-                        reload ? "<meta http-equiv=\"refresh\" content=\"1\">" : "", r->status, STR_ARG(reason), r->status,
-                        STR_ARG(reason), STR_ARG(brand), STR_ARG(message), STR_ARG(id));
+    return arena_printf(
+        a,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">%s<title>%d "
+        "%.*s</title></head>\n"
+        "<body><h1>%d %.*s</h1>\n<p>%.*s: %.*s</p>\n<p>Request id: %.*s</p></body></html>\n",
+        reload ? "<meta http-equiv=\"refresh\" content=\"1\">" : "", r->status, STR_ARG(reason),
+        r->status, STR_ARG(reason), STR_ARG(brand), STR_ARG(message), STR_ARG(id));
 }
 
-static struct str body_of(const struct reply *r, enum reply_form form, const struct http_head *request, struct arena *a)
+static struct str body_of(const struct reply *r, enum reply_form form,
+                          const struct http_head *request, struct arena *a)
 {
     bool get = request && str_eq(request->method, STR("GET"));
     if (form == REPLY_JSON)
         return json_body(r, a);
-    return form == REPLY_HTML ? html_body(r, r->status == 503 && r->retry && get, a) : text_body(r, a);
+    return form == REPLY_HTML ? html_body(r, r->status == 503 && r->retry && get, a)
+                              : text_body(r, a);
 }
 
-void reply_make(const struct reply *r, const struct http_head *request, struct str http_date, struct arena *a,
-                struct http_head *ret_head, struct str *ret_body)
+void reply_make(const struct reply *r, const struct http_head *request, struct str http_date,
+                struct arena *a, struct http_head *ret_head, struct str *ret_body)
 {
     enum { MAX_FIELDS = 6 };
     enum reply_form form = reply_form(request);
