@@ -1,13 +1,14 @@
-/* keyring_fuzz.c — key rings from any text: taken whole or refused with one clean line, and every key that is there can sign. */
+/* keyring_fuzz.c — key rings from any text: taken whole or refused with one clean line, and every
+ * key that is there can sign. */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "policies/signature.h"
 
-#define CHECK(what)      \
-    do {                 \
-        if (!(what))     \
-            abort();     \
+#define CHECK(what)  \
+    do {             \
+        if (!(what)) \
+            abort(); \
     } while (0)
 
 static void check_keys(const struct keyring *k, const char *warn)

@@ -6,9 +6,12 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-static const struct signed_route valid = {{"my-sandbox", 10}, {"x2qxvk", 6}, {"5528a7c9a", 9}, 8080};
-static const struct signed_route forged = {{"my-sandbox", 10}, {"x2qxvk", 6}, {"00000000a", 9}, 8080};
-static const struct signed_route unknown = {{"my-sandbox", 10}, {"x2qxvk", 6}, {"5528a7c9q", 9}, 8080};
+static const struct signed_route valid = {
+    {"my-sandbox", 10}, {"x2qxvk", 6}, {"5528a7c9a", 9}, 8080};
+static const struct signed_route forged = {
+    {"my-sandbox", 10}, {"x2qxvk", 6}, {"00000000a", 9}, 8080};
+static const struct signed_route unknown = {
+    {"my-sandbox", 10}, {"x2qxvk", 6}, {"5528a7c9q", 9}, 8080};
 static const struct signed_route expired = {{"my-sandbox", 10}, {"0", 1}, {"00000000a", 9}, 8080};
 
 static void every_cell_of_the_matrix_holds(void **state)
@@ -46,8 +49,9 @@ static void every_cell_of_the_matrix_holds(void **state)
     assert_true(keyring_parse(STR("a=Y29uZm9ybWFuY2Uta2V5LTE="), &keys, NULL, error, sizeof error));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct str given = str_of(rows[i].given);
-        enum access result = access_check(str_of(rows[i].token), rows[i].given ? &given : NULL, rows[i].route,
-                                          rows[i].keys ? keys : NULL, rows[i].blocked, 1999999999);
+        enum access result =
+            access_check(str_of(rows[i].token), rows[i].given ? &given : NULL, rows[i].route,
+                         rows[i].keys ? keys : NULL, rows[i].blocked, 1999999999);
         if (result != rows[i].result)
             fail_msg("row %zu: %d", i, result);
     }
@@ -58,8 +62,10 @@ static void only_three_results_allow_and_only_two_count(void **state)
 {
     (void)state;
     for (int a = ACCESS_OPEN; a <= ACCESS_TOO_MANY; a++) {
-        assert_int_equal(access_allows((enum access)a), a == ACCESS_OPEN || a == ACCESS_TOKEN || a == ACCESS_SIGNATURE);
-        assert_int_equal(access_counts((enum access)a), a == ACCESS_KEY_UNKNOWN || a == ACCESS_MISMATCH);
+        assert_int_equal(access_allows((enum access)a),
+                         a == ACCESS_OPEN || a == ACCESS_TOKEN || a == ACCESS_SIGNATURE);
+        assert_int_equal(access_counts((enum access)a),
+                         a == ACCESS_KEY_UNKNOWN || a == ACCESS_MISMATCH);
     }
 }
 

@@ -54,8 +54,20 @@ static void a_network_covers_its_own_addresses_and_no_others(void **state)
 
 static void what_is_no_network_is_refused(void **state)
 {
-    static const char *const rows[] = {"",     "/8",          "10.0.0.0/",   "10.0.0.0/33",    "10.0.0.0/-1", "10.0.0.0/08",  "10.0.0.0/8/8",
-                                       "::/129", "10.0.0/8", "10.0.0.0 /8", "10.0.0.0/ 8", "[::1]/128",   "example.com", "10.0.0.0/255.0.0.0"};
+    static const char *const rows[] = {"",
+                                       "/8",
+                                       "10.0.0.0/",
+                                       "10.0.0.0/33",
+                                       "10.0.0.0/-1",
+                                       "10.0.0.0/08",
+                                       "10.0.0.0/8/8",
+                                       "::/129",
+                                       "10.0.0/8",
+                                       "10.0.0.0 /8",
+                                       "10.0.0.0/ 8",
+                                       "[::1]/128",
+                                       "example.com",
+                                       "10.0.0.0/255.0.0.0"};
     (void)state;
     struct cidr net;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -83,7 +95,10 @@ static void a_list_is_a_set(void **state)
 
 static void a_bad_entry_of_a_list_is_named(void **state)
 {
-    static const char *const rows[][2] = {{"10.0.0.0/8, x ,::1", "x"}, {"10.0.0.0/8,", ""}, {",::1", ""}, {"::1,10.0.0.0/40", "10.0.0.0/40"}};
+    static const char *const rows[][2] = {{"10.0.0.0/8, x ,::1", "x"},
+                                          {"10.0.0.0/8,", ""},
+                                          {",::1", ""},
+                                          {"::1,10.0.0.0/40", "10.0.0.0/40"}};
     (void)state;
     struct arena a;
     arena_init(&a, NULL, 0);
@@ -102,16 +117,45 @@ static void special_ranges_are_exactly_those_of_the_contract(void **state)
         const char *ip;
         bool special;
     } rows[] = {
-        {"0.0.0.0", true},          {"0.255.255.255", true},  {"1.0.0.0", false},         {"126.255.255.255", false},
-        {"127.0.0.0", true},        {"127.255.255.255", true}, {"128.0.0.0", false},      {"169.253.255.255", false},
-        {"169.254.0.0", true},      {"169.254.255.255", true}, {"169.255.0.0", false},    {"223.255.255.255", false},
-        {"224.0.0.0", true},        {"239.255.255.255", true}, {"240.0.0.0", true},       {"255.255.255.255", true},
-        {"100.100.100.200", true},  {"100.100.100.201", false}, {"168.63.129.16", true},  {"168.63.129.17", false},
-        {"192.0.0.192", true},      {"192.0.0.191", false},   {"10.0.0.1", false},        {"100.64.0.1", false},
-        {"::", true},               {"::1", true},            {"::2", false},             {"fe80::", true},
-        {"febf:ffff::", true},      {"fec0::", false},        {"ff00::", true},           {"ff02::1", true},
-        {"feff::", false},          {"fd00:ec2::254", true},  {"fd00:ec2::253", false},   {"fd00::1", false},
-        {"::ffff:127.0.0.1", true}, {"::ffff:10.0.0.1", false}, {"2001:db8::1", false},
+        {"0.0.0.0", true},
+        {"0.255.255.255", true},
+        {"1.0.0.0", false},
+        {"126.255.255.255", false},
+        {"127.0.0.0", true},
+        {"127.255.255.255", true},
+        {"128.0.0.0", false},
+        {"169.253.255.255", false},
+        {"169.254.0.0", true},
+        {"169.254.255.255", true},
+        {"169.255.0.0", false},
+        {"223.255.255.255", false},
+        {"224.0.0.0", true},
+        {"239.255.255.255", true},
+        {"240.0.0.0", true},
+        {"255.255.255.255", true},
+        {"100.100.100.200", true},
+        {"100.100.100.201", false},
+        {"168.63.129.16", true},
+        {"168.63.129.17", false},
+        {"192.0.0.192", true},
+        {"192.0.0.191", false},
+        {"10.0.0.1", false},
+        {"100.64.0.1", false},
+        {"::", true},
+        {"::1", true},
+        {"::2", false},
+        {"fe80::", true},
+        {"febf:ffff::", true},
+        {"fec0::", false},
+        {"ff00::", true},
+        {"ff02::1", true},
+        {"feff::", false},
+        {"fd00:ec2::254", true},
+        {"fd00:ec2::253", false},
+        {"fd00::1", false},
+        {"::ffff:127.0.0.1", true},
+        {"::ffff:10.0.0.1", false},
+        {"2001:db8::1", false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -22,7 +22,8 @@ static void a_ring_gives_each_key_by_its_id(void **state)
     (void)state;
     struct keyring *k = ring_of(" a = AAEC ,, b=/w==,\n0=a2tr, ");
     assert_true(keyring_has(k, 'a') && keyring_has(k, 'b') && keyring_has(k, '0'));
-    assert_false(keyring_has(k, 'c') || keyring_has(k, 'A') || keyring_has(k, '\0') || keyring_has(k, (char)0xe9));
+    assert_false(keyring_has(k, 'c') || keyring_has(k, 'A') || keyring_has(k, '\0') ||
+                 keyring_has(k, (char)0xe9));
     assert_true(str_eq(keyring_key(k, 'b'), STR("\xff")));
     assert_true(str_eq(keyring_key(k, '0'), STR("kkk")));
     assert_int_equal(keyring_key(k, 'z').n, 0);
@@ -43,7 +44,8 @@ static void the_last_of_equal_ids_counts_and_each_is_warned_of_once(void **state
     (void)state;
     struct keyring *k = NULL;
     char warn[40], error[200];
-    assert_true(keyring_parse(STR("a=AAEC,b=AAEC,a=/w==,a=q80=,c=AAEC,b=AAEC"), &k, warn, error, sizeof error));
+    assert_true(keyring_parse(STR("a=AAEC,b=AAEC,a=/w==,a=q80=,c=AAEC,b=AAEC"), &k, warn, error,
+                              sizeof error));
     assert_string_equal(warn, "ab");
     assert_true(str_eq(keyring_key(k, 'a'), STR("\xab\xcd")));
     keyring_free(k);
@@ -54,8 +56,18 @@ static void the_last_of_equal_ids_counts_and_each_is_warned_of_once(void **state
 
 static void a_bad_ring_is_refused_as_a_whole_and_its_error_holds_no_value(void **state)
 {
-    static const char *const rows[] = {",", " , ,", "a=AAEC,b=SECRETSECRET!", "SECRETSECRET", "SECRET=SECRET", "a=SECRETSECRE", "a=AAEC,SECRET=AAEC",
-                                       "ab=AAEC", "a=", "=", "a=\r\n", "a=SEC RET="};
+    static const char *const rows[] = {",",
+                                       " , ,",
+                                       "a=AAEC,b=SECRETSECRET!",
+                                       "SECRETSECRET",
+                                       "SECRET=SECRET",
+                                       "a=SECRETSECRE",
+                                       "a=AAEC,SECRET=AAEC",
+                                       "ab=AAEC",
+                                       "a=",
+                                       "=",
+                                       "a=\r\n",
+                                       "a=SEC RET="};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct keyring *untouched = (struct keyring *)&i, *k = untouched;
@@ -72,8 +84,14 @@ static void a_bad_ring_is_refused_as_a_whole_and_its_error_holds_no_value(void *
 static void trimming_takes_unicode_white_space_and_nothing_else(void **state)
 {
     static const char *const rows[][2] = {
-        {" \t\n\v\f\ra b\r\n", "a b"}, {"\xc2\xa0tok\xc2\x85", "tok"}, {"\xe3\x80\x80\xe2\x80\x83x\xe2\x80\xaf", "x"},
-        {"\xe2\x80\x8bx", "\xe2\x80\x8bx"}, {"\xa0x\x85", "\xa0x\x85"}, {"", ""}, {" \xe1\x9a\x80\xe2\x81\x9f ", ""}, {"\xe2\x80", "\xe2\x80"},
+        {" \t\n\v\f\ra b\r\n", "a b"},
+        {"\xc2\xa0tok\xc2\x85", "tok"},
+        {"\xe3\x80\x80\xe2\x80\x83x\xe2\x80\xaf", "x"},
+        {"\xe2\x80\x8bx", "\xe2\x80\x8bx"},
+        {"\xa0x\x85", "\xa0x\x85"},
+        {"", ""},
+        {" \xe1\x9a\x80\xe2\x81\x9f ", ""},
+        {"\xe2\x80", "\xe2\x80"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -87,9 +105,11 @@ static void ports_follow_their_grammar(void **state)
         bool plus, valid;
         uint16_t port;
     } rows[] = {
-        {"1", false, true, 1},      {"65535", false, true, 65535}, {"65536", false, false, 0}, {"0", false, false, 0},     {"080", false, false, 0},
-        {"", false, false, 0},      {"+80", false, false, 0},      {"+80", true, true, 80},    {"++80", true, false, 0},   {"+080", true, false, 0},
-        {"+0", true, false, 0},     {"+", true, false, 0},         {"-80", true, false, 0},    {"100000", true, false, 0}, {"8\xc2\xb2", false, false, 0},
+        {"1", false, true, 1},    {"65535", false, true, 65535}, {"65536", false, false, 0},
+        {"0", false, false, 0},   {"080", false, false, 0},      {"", false, false, 0},
+        {"+80", false, false, 0}, {"+80", true, true, 80},       {"++80", true, false, 0},
+        {"+080", true, false, 0}, {"+0", true, false, 0},        {"+", true, false, 0},
+        {"-80", true, false, 0},  {"100000", true, false, 0},    {"8\xc2\xb2", false, false, 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -100,7 +120,8 @@ static void ports_follow_their_grammar(void **state)
     }
 }
 
-static const struct signed_route example_a = {{"my-sandbox", 10}, {"x2qxvk", 6}, {"5528a7c9a", 9}, 8080};
+static const struct signed_route example_a = {
+    {"my-sandbox", 10}, {"x2qxvk", 6}, {"5528a7c9a", 9}, 8080};
 
 static void making_and_checking_agree_with_the_canonical_text(void **state)
 {
@@ -113,7 +134,8 @@ static void making_and_checking_agree_with_the_canonical_text(void **state)
     char hex[8], made[9];
     signature_inner(STR("conformance-key-1"), canonical, inner);
     text_put_hex(hex, inner, 4);
-    signature_make(STR("conformance-key-1"), 'a', example_a.id, example_a.port, example_a.exp36, made);
+    signature_make(STR("conformance-key-1"), 'a', example_a.id, example_a.port, example_a.exp36,
+                   made);
     assert_memory_equal(made, hex, 8);
     assert_memory_equal(made, "5528a7c9a", 9);
     arena_done(&a);
