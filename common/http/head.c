@@ -13,6 +13,8 @@ static bool same_name(struct str a, struct str b)
 
 const struct field *head_next(const struct http_head *h, struct str name, const struct field *after)
 {
+    if (h->nfields == 0)
+        return NULL; /* fields may be NULL */
     for (const struct field *f = after ? after + 1 : h->fields, *end = h->fields + h->nfields;
          f < end; f++)
         if (same_name(f->name, name))

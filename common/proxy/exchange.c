@@ -57,6 +57,8 @@ static void on_deadline(struct timer *t)
 {
     struct exchange *x = container_of(t, struct exchange, timer);
     uint64_t ms = deadline_ms(x), now = worker_now(x->p->w);
+    if (ms == 0)
+        return;
     if (now < x->since_ms + ms) {
         timer_set(x->p->w, &x->timer, x->since_ms + ms - now);
         return;

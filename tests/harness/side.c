@@ -8,13 +8,21 @@
 const struct http_limits side_limits = {
     .max_head_bytes = 8192, .window = 1024, .keep_alive_ms = 60000, .linger_ms = 5000, .drain_idle_ms = 2000};
 
+static unsigned taps(const struct side *x)
+{
+    return x->n < SIDE_STREAMS ? x->n : SIDE_STREAMS;
+}
+
 static struct tap *begin(struct side *x, struct http_stream *s, bool server)
 {
-    assert(x->n < SIDE_STREAMS);
-    struct tap *t = &x->taps[x->n++];
+    struct tap *t = &x->taps[x->n % SIDE_STREAMS];
+    if (x->n >= SIDE_STREAMS)
+        tap_done(t);
+    x->n++;
     tap_init(t, &x->trace, x->w, s, x->limits.window, x->user, x->context);
     t->server = server;
     t->hold = x->hold;
+    t->got_final = x->kind == RAW_CLIENT; /* the far side of a tunnel has no head */
     return t;
 }
 
@@ -22,7 +30,7 @@ static void on_accept(void *user, struct session *s, struct http_stream *stream)
 {
     struct side *x = user;
     assert(x->s == s || !x->s);
-    assert(x->n == 0 || x->taps[x->n - 1].over || x->taps[x->n - 1].cancelled);
+    assert(x->n == 0 || side_tap(x)->over || side_tap(x)->cancelled);
     trace_line(&x->trace, "accept");
     begin(x, stream, true);
 }
@@ -33,13 +41,15 @@ static void on_idle(void *user, struct session *s)
     assert(x->s == s);
     x->idles++;
     trace_line(&x->trace, "idle");
+    if (x->on_idle)
+        x->on_idle(x);
 }
 
 static void on_closed(void *user, struct session *s)
 {
     struct side *x = user;
     assert(x->s == s);
-    for (unsigned i = 0; i < x->n; i++)
+    for (unsigned i = 0; i < taps(x); i++)
         assert(x->taps[i].over || x->taps[i].cancelled); /* one closed per accept */
     trace_line(&x->trace, "session closed");
     x->s = NULL;
@@ -52,7 +62,7 @@ static void on_end(void *user, enum fake_end end, enum why why)
     static const char *const names[] = {"up", "fin", "close", "reset"};
     struct side *x = user;
     if (x->n > 0)
-        tap_flush(&x->taps[x->n - 1]);
+        tap_flush(side_tap(x));
     if (end == FAKE_FIN)
         trace_line(&x->trace, "conn fin");
     else
@@ -63,7 +73,7 @@ void side_init(struct side *x, struct worker *w, enum side_kind kind, const stru
                void *context)
 {
     bool server = kind == H1_SERVER || kind == RAW_SERVER;
-    *x = (struct side){.w = w, .limits = limits ? *limits : side_limits, .user = user, .context = context};
+    *x = (struct side){.kind = kind, .w = w, .limits = limits ? *limits : side_limits, .user = user, .context = context};
     trace_init(&x->trace);
     x->c = fake_new(w, server);
     fake_watch(x->c, on_end, x);
@@ -79,16 +89,17 @@ void side_done(struct side *x)
         x->s->ops->close(x->s, WHY_DRAIN);
     fake_settle(x->w);
     assert(!x->s);
-    for (unsigned i = 0; i < x->n; i++)
+    for (unsigned i = 0; i < taps(x); i++)
         tap_done(&x->taps[i]);
     fake_free(x->c);
+    assert(worker_get(x->w, SLOT_NET) || worker_held(x->w) == 0); /* the last one leaves nothing behind */
     trace_done(&x->trace);
 }
 
 struct tap *side_tap(struct side *x)
 {
     assert(x->n > 0);
-    return &x->taps[x->n - 1];
+    return &x->taps[(x->n - 1) % SIDE_STREAMS];
 }
 
 struct tap *side_open(struct side *x)

@@ -7,9 +7,10 @@
 
 enum side_kind { H1_SERVER, H1_CLIENT, RAW_SERVER, RAW_CLIENT };
 
-enum { SIDE_STREAMS = 64 };
+enum { SIDE_STREAMS = 16 };
 
 struct side {
+    enum side_kind kind;
     struct worker *w;
     struct conn *c;
     struct session *s; /* NULL after its closed() */
@@ -18,7 +19,8 @@ struct side {
     const struct tap_user *user;
     void *context;
     bool hold;         /* taps begin with this */
-    struct tap taps[SIDE_STREAMS];
+    void (*on_idle)(struct side *x);
+    struct tap taps[SIDE_STREAMS]; /* the last ones */
     unsigned n;        /* streams so far */
     unsigned idles;
 };

@@ -177,6 +177,7 @@ static void on_head(void *user, struct http_head *head, bool end)
     struct tap *t = enter(user);
     assert(!t->got_final && !t->got_end && !t->got_fault && t->received == 0);
     assert(t->server == (head->status == 0));
+    assert(t->server || t->s->spoke);
     assert(head->status == 0 || (head->status >= 100 && head->status <= 999));
     t->tunnel = head->status == 101 || (!t->server && head->protocol.n > 0);
     t->got_final = head->status == 0 || head->status >= 200 || t->tunnel;
@@ -242,7 +243,8 @@ static void on_fault(void *user, const struct http_fault *fault)
 {
     struct tap *t = enter(user);
     assert(t->server && !t->got_end && !t->got_fault);
-    assert(fault->status == 400 || fault->status == 431 || fault->status == 501 || fault->status == 505);
+    assert(fault->status == 400 || fault->status == 431 || fault->status == 501 || fault->status == 503 ||
+           fault->status == 505);
     assert(fault->text && fault->text[0]);
     t->got_fault = true;
     tap_flush(t);
@@ -269,6 +271,7 @@ static void on_closed(void *user, enum why why)
     struct tap *t = enter(user);
     assert((unsigned)why < WHYS);
     t->over = true;
+    t->spoke = t->s->spoke;
     /* a good end: everything that was said has left */
     assert(why != WHY_OK || !t->said_end || t->sent == t->given);
     tap_flush(t);
@@ -308,7 +311,7 @@ static bool dead(const struct tap *t)
     return t->over || t->cancelled;
 }
 
-static struct http_head *copy_head(struct arena *a, const struct http_head *head)
+struct http_head *tap_copy_head(struct arena *a, const struct http_head *head)
 {
     struct http_head *copy = head_copy(head, 0, a);
     copy->method = arena_str(a, head->method);
@@ -328,7 +331,7 @@ void tap_head(struct tap *t, const struct http_head *head, bool end)
     if (dead(t))
         return;
     bool was = t->in_op;
-    struct http_head *copy = copy_head(t->mem, head);
+    struct http_head *copy = tap_copy_head(t->mem, head);
     t->in_op = true;
     t->said_end = t->said_end || end;
     if (t->server && head->protocol.n > 0) { /* from here on there is another end, in both directions */
@@ -361,7 +364,7 @@ void tap_end(struct tap *t, const struct http_head *trailers)
     bool was = t->in_op;
     t->in_op = true;
     t->said_end = true;
-    t->s->ops->end(t->s, trailers ? copy_head(t->mem, trailers) : NULL);
+    t->s->ops->end(t->s, trailers ? tap_copy_head(t->mem, trailers) : NULL);
     t->in_op = was;
 }
 

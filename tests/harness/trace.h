@@ -50,6 +50,7 @@ struct tap {
     unsigned slices; /* the most that came in one event */
     bool got_final, got_end, got_fault, tunnel, over, cancelled, in_op;
     bool said_end;
+    bool spoke; /* what the stream said of it at its end */
     struct http_head *head;  /* the last one that came */
     char *data;              /* run of data that has no line yet */
     size_t data_n, data_room;
@@ -60,6 +61,8 @@ void tap_init(struct tap *t, struct trace *trace, struct worker *w, struct http_
               void *context);
 void tap_done(struct tap *t);
 
+/* A copy that shares nothing. */
+struct http_head *tap_copy_head(struct arena *a, const struct http_head *head);
 /* Sends a copy of head that dies with the stream. */
 void tap_head(struct tap *t, const struct http_head *head, bool end);
 void tap_data(struct tap *t, struct str bytes);
