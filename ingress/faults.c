@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "base/text.h"
+#include "policies/signature.h"
 
 enum { SHOWN_BYTES = 256 };
 
@@ -69,6 +70,32 @@ static struct str shown(struct str value)
     return str_head(value, n);
 }
 
+static bool is_word(char c)
+{
+    return (c >= '0' && c <= '9') || (ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z');
+}
+
+/* A signed route that does not parse is shown without what looks like its signature (B5).  Of 1024
+ * bytes, each "abcdef01a-" made "***-", more is left than will be shown. */
+static struct str masked(struct str value, struct arena *a)
+{
+    if (value.n > 4 * SHOWN_BYTES)
+        value.n = 4 * SHOWN_BYTES;
+    char *out = arena_get(a, value.n);
+    size_t len = 0;
+    for (size_t n; value.n > 0; value = str_skip(value, n)) {
+        for (n = 0; n < value.n && is_word(value.p[n]); n++)
+            ;
+        bool hide = signature_is_signature(str_head(value, n));
+        struct str as = hide ? STR("***") : str_head(value, n);
+        memcpy(out + len, as.p, as.n);
+        len += as.n;
+        if (n < value.n)
+            out[len++] = value.p[n++];
+    }
+    return (struct str){out, len};
+}
+
 struct str fault_message(const struct fault *f, struct arena *a)
 {
     struct str message = row_of(f->id)->message;
@@ -76,7 +103,8 @@ struct str fault_message(const struct fault *f, struct arena *a)
     if (hole < 0)
         return message;
     char digits[20];
-    struct str value = shown(f->value);
+    bool of_route = str_eq(row_of(f->id)->code, STR("route_invalid"));
+    struct str value = shown(of_route ? masked(f->value, a) : f->value);
     if (message.p[hole + 1] == 'u')
         value = (struct str){digits, text_put_u64(digits, f->port)};
     struct str front = arena_cat(a, str_head(message, (size_t)hole), value);

@@ -532,7 +532,7 @@ int app_run(const struct product *product, int argc, char **argv)
         fflush(stdout);
         if (!start(app, &error)) {
             log_stop();
-            return refuse(error); /* the process ends: nothing else has begun */
+            _exit(refuse(error)); /* what has begun ends with the process */
         }
         for (unsigned i = 0; i < app->nworkers; i++)
             worker_start(app->workers[i]);

@@ -1,5 +1,5 @@
-/* chunked.c — one byte, one transition: nothing is looked up ahead, so nothing can be read differently when the bytes come in other
- * pieces. */
+/* chunked.c — one byte, one transition: nothing is looked up ahead, so nothing can be read
+ * differently when the bytes come in other pieces. */
 #include "http/chunked.h"
 
 #include "base/text.h"
@@ -58,7 +58,8 @@ static bool line_byte(struct chunked *c, char byte)
     }
 }
 
-static enum chunked_event body(struct chunked *c, const char *p, size_t n, size_t at, size_t *ret_used, struct str *ret_span)
+static enum chunked_event body(struct chunked *c, const char *p, size_t n, size_t at,
+                               size_t *ret_used, struct str *ret_span)
 {
     size_t len = n - at;
     if (len > c->left)
@@ -71,7 +72,8 @@ static enum chunked_event body(struct chunked *c, const char *p, size_t n, size_
     return CHUNKED_DATA;
 }
 
-enum chunked_event chunked_step(struct chunked *c, const char *p, size_t n, size_t *ret_used, struct str *ret_span)
+enum chunked_event chunked_step(struct chunked *c, const char *p, size_t n, size_t *ret_used,
+                                struct str *ret_span)
 {
     for (size_t at = 0; at < n; at++) {
         if (c->state == CHUNKED_BODY)

@@ -1,5 +1,5 @@
-/* h1.c — an HTTP/1 session: one exchange after the other on one connection, in either role.  Here is its life; the message that is read
- * is in h1_in.c, the one that is written in h1_out.c. */
+/* h1.c — an HTTP/1 session: one exchange after the other on one connection, in either role.  Here
+ * is its life; the message that is read is in h1_in.c, the one that is written in h1_out.c. */
 #include "http/h1_impl.h"
 
 static void arm(struct h1 *h, uint64_t ms)
@@ -24,12 +24,14 @@ void h1_stream_over(struct h1 *h, enum why why)
     h->stream.ev->closed(h->stream.user, why);
 }
 
-/* Is the end of the connection the end of a body that has not left yet?  Then only a reset says that it is not whole. */
+/* Is the end of the connection the end of a body that has not left yet?  Then only a reset says
+ * that it is not whole. */
 static bool would_look_whole(const struct h1 *h)
 {
     if (!h->s.server || h->out_coding != CODING_EOF)
         return false;
-    return h->out == OUT_BODY || h->out == OUT_LAST || h->out == OUT_CUT || (h->out == OUT_DONE && conn_unsent(h->s.conn) > 0);
+    return h->out == OUT_BODY || h->out == OUT_LAST || h->out == OUT_CUT ||
+           (h->out == OUT_DONE && conn_unsent(h->s.conn) > 0);
 }
 
 void h1_close_conn(struct h1 *h, enum why why)
@@ -96,11 +98,27 @@ static void after_response(struct h1 *h, bool keep)
         to_idle(h);
         return;
     }
-    /* the rest of a pipeline is not answered; a close with bytes unread would reset what the client has yet to read */
+    /* the rest of a pipeline is not answered; a close with bytes unread would reset what the client
+     * has yet to read */
     if (conn_untaken(h->s.conn) > 0 || h->waits_tunnel)
         h1_linger(h);
     else
         h1_close(h, WHY_OK);
+}
+
+static bool reusable(const struct h1 *h)
+{
+    bool server = h->s.server;
+    struct h1_end end = {
+        .request_done = server ? input_complete(h) : conn_unsent(h->s.conn) == 0,
+        .response_done = true,
+        .peer_keeps = h->in_framing.keep_alive && !h->peer_eof && h->in != IN_ENDED,
+        /* a server that drains keeps for a moment what the answer promised: a request may come */
+        .we_keep = h->we_keep && (server || !h->draining) && h->out_coding != CODING_RAW,
+        .until_eof = server ? h->out_coding == CODING_EOF : h->in_framing.body == BODY_EOF,
+        .unread = server ? 0 : conn_untaken(h->s.conn),
+    };
+    return h1_reusable(&end);
 }
 
 void h1_settle(struct h1 *h)
@@ -109,18 +127,11 @@ void h1_settle(struct h1 *h)
         return;
     if (!input_complete(h) && (!h->s.server || h->in == IN_TUNNEL))
         return;
-    if (h->s.server && conn_unsent(h->s.conn) > 0)
-        return; /* the kernel has not taken all of the answer: fill() will be asked again */
-    struct h1_end end = {
-        .request_done = h->s.server ? input_complete(h) : conn_unsent(h->s.conn) == 0,
-        .response_done = true,
-        .peer_keeps = h->in_framing.keep_alive && !h->peer_eof && h->in != IN_ENDED,
-        /* a server that drains keeps what the answer promised for a moment: a request may be on its way */
-        .we_keep = h->we_keep && (h->s.server || !h->draining) && h->out_coding != CODING_RAW,
-        .until_eof = (h->s.server ? h->out_coding == CODING_EOF : h->in_framing.body == BODY_EOF),
-        .unread = h->s.server ? 0 : conn_untaken(h->s.conn),
-    };
-    bool keep = h1_reusable(&end);
+    /* a close would lose what the kernel has not taken: fill() will be asked again.  Only a request
+     * whose answer is complete is not waited for */
+    if (conn_unsent(h->s.conn) > 0 && (h->s.server || h->in == IN_ENDED))
+        return;
+    bool keep = reusable(h);
     if (h->s.server) {
         after_response(h, keep);
         return;
@@ -169,7 +180,8 @@ static const struct conn_events events = {NULL, h1_on_bytes, h1_on_eof, h1_on_fi
 static bool op_open(struct session *s, struct http_stream **ret)
 {
     struct h1 *h = (struct h1 *)s;
-    if (h->s.server || h->closing || h->draining || h->peer_eof || h->in != IN_IDLE || h->out != OUT_IDLE)
+    if (h->s.server || h->closing || h->draining || h->peer_eof || h->in != IN_IDLE ||
+        h->out != OUT_IDLE)
         return false;
     h->in = IN_HEAD;
     h->out = OUT_WAIT;
@@ -202,8 +214,9 @@ static void op_close(struct session *s, enum why why)
 
 static const struct session_ops ops = {op_open, op_drain, op_close};
 
-struct session *h1_start(struct worker *w, struct conn *conn, bool server, const struct http_limits *limits,
-                         const struct session_events *ev, void *user)
+struct session *h1_start(struct worker *w, struct conn *conn, bool server,
+                         const struct http_limits *limits, const struct session_events *ev,
+                         void *user)
 {
     struct h1 *h = mem_new(sizeof *h);
     h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0};

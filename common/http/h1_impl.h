@@ -1,7 +1,8 @@
 /* h1_impl.h — the inside of an HTTP/1 session, for h1.c, h1_in.c and h1_out.c.
  *
- * Two state machines side by side: `in` follows the message that is read, `out` the one that is written.  The exchange is over when
- * both are done; what may happen to the connection then is one question, h1_reusable(). */
+ * Two state machines side by side: `in` follows the message that is read, `out` the one that is
+ * written.  The exchange is over when both are done; what may happen to the connection then is one
+ * question, h1_reusable(). */
 #ifndef HTTP_H1_IMPL_H
 #define HTTP_H1_IMPL_H
 
@@ -51,7 +52,8 @@ struct h1 {
     int64_t left;      /* of a body by length */
     uint64_t body_in;  /* bytes of this message's body so far: bulk or not */
     size_t unread;     /* given to the user, not credited */
-    bool waits_tunnel; /* server: the request asked for an upgrade; what follows may be the tunnel's */
+    bool waits_tunnel; /* server: the request asked for an upgrade; what follows may be the tunnel's
+                        */
     unsigned minor;    /* of the peer */
 
     enum h1_out out;

@@ -1,5 +1,6 @@
-/* h1_in.c — the message that is read.  A head is looked at byte by byte as it comes and copied once, into the exchange's arena; a body
- * is passed on as slices of what the kernel wrote.  What the user has no window for stays untaken in the conn, which pushes back. */
+/* h1_in.c — the message that is read.  A head is looked at byte by byte as it comes and copied
+ * once, into the exchange's arena; a body is passed on as slices of what the kernel wrote.  What
+ * the user has no window for stays untaken in the conn, which pushes back. */
 #include <assert.h>
 
 #include "http/h1_impl.h"
@@ -7,8 +8,8 @@
 enum {
     BULK_AFTER = 256 * 1024,
     MAX_FIELD_BYTES = 32,
-    INTERIM_BYTES = 64,  /* what a 1xx costs beyond its text */
-    SMALL_SPAN = 512     /* a piece of a body that is cheaper to copy than to point to */
+    INTERIM_BYTES = 64, /* what a 1xx costs beyond its text */
+    SMALL_SPAN = 512    /* a piece of a body that is cheaper to copy than to point to */
 };
 
 void h1_drop_scratch(struct h1 *h)
@@ -35,7 +36,8 @@ void h1_reset_in(struct h1 *h)
         h1_drop_scratch(h);
 }
 
-/* The peer broke the protocol.  A client gets an answer, if its exchange still can give one; a backend is cut off. */
+/* The peer broke the protocol.  A client gets an answer, if its exchange still can give one; a
+ * backend is cut off. */
 static void broken(struct h1 *h, const struct http_fault *fault)
 {
     if (!h->s.server) {
@@ -95,7 +97,8 @@ static bool begin_body(struct h1 *h)
 {
     h->left = h->in_framing.length;
     h->chunked = (struct chunked){0};
-    bool none = h->in_framing.body == BODY_NONE || (h->in_framing.body == BODY_LENGTH && h->left == 0);
+    bool none =
+        h->in_framing.body == BODY_NONE || (h->in_framing.body == BODY_LENGTH && h->left == 0);
     h->in = none ? IN_DONE : IN_BODY;
     return none;
 }
@@ -105,7 +108,8 @@ static void request_head(struct h1 *h, struct str block)
     struct http_raw raw;
     struct http_fault fault = {400, "malformed request"};
     struct http_head *head = arena_get(h->stream.mem, sizeof *head);
-    enum why why = h1head_request(block, h->scan.lines ? h->scan.lines - 1 : 0, h->stream.mem, &raw, &fault);
+    enum why why =
+        h1head_request(block, h->scan.lines ? h->scan.lines - 1 : 0, h->stream.mem, &raw, &fault);
     h->minor = why == WHY_OK ? raw.minor : 1;
     if (why == WHY_OK)
         why = rules_request(&raw, STR("http"), head, &h->in_framing, &fault);
@@ -137,7 +141,8 @@ static void response_head(struct h1 *h, struct str block)
 {
     struct http_raw raw;
     struct http_head *head = arena_get(h->stream.mem, sizeof *head);
-    enum why why = h1head_response(block, h->scan.lines ? h->scan.lines - 1 : 0, h->stream.mem, &raw);
+    enum why why =
+        h1head_response(block, h->scan.lines ? h->scan.lines - 1 : 0, h->stream.mem, &raw);
     if (why == WHY_OK)
         why = rules_response(&raw, h->request, head, &h->in_framing);
     /* a switch before our request is out would mix its body with the tunnel */
@@ -173,8 +178,8 @@ static void begin_request(struct h1 *h)
     h->s.ev->accept(h->s.user, &h->s, &h->stream);
 }
 
-/* Empty lines before a request line are skipped (RFC 9112 section 2.2).  True: go on with what follows; a CR or LF that stands alone is
- * left for the scan of the head to find. */
+/* Empty lines before a request line are skipped (RFC 9112 section 2.2).  True: go on with what
+ * follows; a CR or LF that stands alone is left for the scan of the head to find. */
 static bool skip_empty_lines(struct h1 *h, struct buf *in)
 {
     while (in->len > 0) {
@@ -342,7 +347,8 @@ static void trailer_bytes(struct h1 *h, struct buf *in)
         buf_drop(in, n);
         return;
     }
-    if (r == H1_SCAN_TOO_LARGE || (size_t)h->scan.lines * MAX_FIELD_BYTES > h->s.limits->max_head_bytes) {
+    if (r == H1_SCAN_TOO_LARGE ||
+        (size_t)h->scan.lines * MAX_FIELD_BYTES > h->s.limits->max_head_bytes) {
         broken_text(h, 431, "trailer section too large");
         return;
     }
@@ -416,7 +422,8 @@ void h1_on_bytes(void *user, struct buf *in)
         ;
 }
 
-/* Server: the end of the client's sending counts as leaving until the final head has come, then as a half-close (H6). */
+/* Server: the end of the client's sending counts as leaving until the final head has come, then as
+ * a half-close (H6). */
 static void server_eof(struct h1 *h)
 {
     switch (h->in) {

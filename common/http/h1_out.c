@@ -1,6 +1,7 @@
-/* h1_out.c — the message that is written.  Framing is never copied, always made anew; chunk lines are made when the kernel takes more, so
- * that many small pieces of one turn become one chunk.  A response head is serialized as late as possible: by then it is known whether the
- * request is complete, and so whether the connection may live on. */
+/* h1_out.c — the message that is written.  Framing is never copied, always made anew; chunk lines
+ * are made when the kernel takes more, so that many small pieces of one turn become one chunk.  A
+ * response head is serialized as late as possible: by then it is known whether the request is
+ * complete, and so whether the connection may live on. */
 #include <assert.h>
 
 #include "base/text.h"
@@ -129,7 +130,8 @@ static void put_request(struct h1 *h, const struct http_head *head, bool end)
 
 static bool bodyless(const struct h1 *h, const struct http_head *head)
 {
-    return head->status == 204 || head->status == 304 || head->status < 200 || (h->request && is_method(h->request, "HEAD"));
+    return head->status == 204 || head->status == 304 || head->status < 200 ||
+           (h->request && is_method(h->request, "HEAD"));
 }
 
 /* Chooses the coding of the response and says so in b. */
@@ -209,7 +211,8 @@ static void server_head(struct h1 *h, const struct http_head *head, bool end)
         server_tunnel(h, head);
         return;
     }
-    if (head->status == 101) { /* the request is not complete: nothing after it could be told apart */
+    if (head->status ==
+        101) { /* the request is not complete: nothing after it could be told apart */
         h1_close_conn(h, WHY_ORIGIN_PROTOCOL);
         return;
     }
@@ -267,14 +270,16 @@ static void cut(struct h1 *h)
     h->in = IN_DISCARD;
     h->we_keep = false;
     timer_set(h->s.w, &h->timer, h->s.limits->linger_ms ? h->s.limits->linger_ms : 1);
-    conn_read(h->s.conn, true); /* what would stay unread would make the close a reset, which takes the queue along */
+    conn_read(h->s.conn, true); /* what would stay unread would make the close a reset, which takes
+                                   the queue along */
     conn_wake(h->s.conn);
 }
 
 static void op_cancel(struct http_stream *s, enum why why)
 {
     struct h1 *h = of(s);
-    bool under_way = h->s.server && (h->out == OUT_BODY || h->out == OUT_LAST || h->out == OUT_TUNNEL);
+    bool under_way =
+        h->s.server && (h->out == OUT_BODY || h->out == OUT_LAST || h->out == OUT_TUNNEL);
     bool waits = why != WHY_CLIENT_GONE && why != WHY_REVOKED;
     h->has_stream = false;
     h->trailers = NULL;
@@ -283,7 +288,7 @@ static void op_cancel(struct http_stream *s, enum why why)
     h->request = h->response = NULL;
     if (under_way && waits)
         cut(h);
-    else if (h->s.server && h->out == OUT_DONE && waits)
+    else if (h->s.server && h->out == OUT_DONE && waits && h->in != IN_TUNNEL)
         h1_linger(h); /* all was said already */
     else
         h1_close_conn(h, why);

@@ -1,16 +1,19 @@
-/* h1head.c — the only file that knows llhttp.  It is given a constant start line and the fields of one head, so that methods and targets
- * are ours to judge (L16) and what it thinks of framing plays no part: rules.c decides that. */
+/* h1head.c — the only file that knows llhttp.  It is given a constant start line and the fields of
+ * one head, so that methods and targets are ours to judge (L16) and what it thinks of framing plays
+ * no part: rules.c decides that. */
 #include "http/h1head.h"
 
 #include <llhttp.h>
 
 #include "base/text.h"
 
-enum h1_scan_result h1_scan(struct h1_scan *s, const char *p, size_t n, size_t limit, size_t *ret_used)
+enum h1_scan_result h1_scan(struct h1_scan *s, const char *p, size_t n, size_t limit,
+                            size_t *ret_used)
 {
     size_t at = 0;
     *ret_used = n;
-    if (n > limit + 1 - s->bytes) /* what lies beyond the limit is not looked at, so that no cut of the bytes changes the result */
+    if (n > limit + 1 - s->bytes) /* what lies beyond the limit is not looked at, so that no cut of
+                                     the bytes changes the result */
         n = limit + 1 - s->bytes;
     if (s->cr && n > 0 && p[0] != '\n')
         return H1_SCAN_BAD;
@@ -133,8 +136,8 @@ static bool run_llhttp(struct collect *c, struct str block)
            llhttp_execute(&c->parser, block.p, block.n) == HPE_PAUSED;
 }
 
-/* Tabs at the end of a line become blanks: the same to RFC 9110 section 5.6.3, but not to llhttp 8 behind a length.  False: there
- * were none. */
+/* Tabs at the end of a line become blanks: the same to RFC 9110 section 5.6.3, but not to llhttp 8
+ * behind a length.  False: there were none. */
 static bool blank_tabs(struct str block)
 {
     bool any = false;
@@ -147,7 +150,8 @@ static bool blank_tabs(struct str block)
     return any;
 }
 
-static bool parse_fields(struct str block, unsigned lines, struct arena *a, struct field **ret, unsigned *ret_n)
+static bool parse_fields(struct str block, unsigned lines, struct arena *a, struct field **ret,
+                         unsigned *ret_n)
 {
     struct collect c = {.fields = arena_get(a, (lines + 1) * sizeof(struct field)), .room = lines};
     if (!run_llhttp(&c, block) && (!blank_tabs(block) || !run_llhttp(&c, block)))
@@ -171,8 +175,8 @@ static bool is_version(struct str v, unsigned *ret_minor)
 /* HTTP/2.0, HTTP/3.0, HTTP/1.2: somebody's version, but none of ours. */
 static bool is_other_version(struct str v)
 {
-    return v.n == 8 && memcmp(v.p, "HTTP/", 5) == 0 && v.p[5] >= '0' && v.p[5] <= '9' && v.p[6] == '.' &&
-           v.p[7] >= '0' && v.p[7] <= '9';
+    return v.n == 8 && memcmp(v.p, "HTTP/", 5) == 0 && v.p[5] >= '0' && v.p[5] <= '9' &&
+           v.p[6] == '.' && v.p[7] >= '0' && v.p[7] <= '9';
 }
 
 static enum why fault(struct http_fault *ret, int status, const char *text)
@@ -212,7 +216,8 @@ static struct str first_line(struct str block)
     return str_head(block, cr ? (size_t)(cr - block.p) : block.n);
 }
 
-enum why h1head_request(struct str block, unsigned lines, struct arena *a, struct http_raw *ret, struct http_fault *ret_fault)
+enum why h1head_request(struct str block, unsigned lines, struct arena *a, struct http_raw *ret,
+                        struct http_fault *ret_fault)
 {
     struct str line = first_line(block);
     memset(ret, 0, sizeof *ret);
@@ -226,7 +231,8 @@ enum why h1head_request(struct str block, unsigned lines, struct arena *a, struc
     return WHY_OK;
 }
 
-/* status-line = HTTP-version SP status-code SP [ reason-phrase ]; the last blank is forgiven, as everybody does. */
+/* status-line = HTTP-version SP status-code SP [ reason-phrase ]; the last blank is forgiven, as
+ * everybody does. */
 static bool status_line(struct str line, struct http_raw *ret)
 {
     if (line.n < 12 || !is_version(str_head(line, 8), &ret->minor) || line.p[8] != ' ')

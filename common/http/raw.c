@@ -1,5 +1,6 @@
-/* raw.c — bytes as one stream, both ways: what a tunnel is from its first byte on.  In the server role it says one head, CONNECT, so that
- * the gate sees relayed connections and requests alike; in the client role it is the far side of such a tunnel. */
+/* raw.c — bytes as one stream, both ways: what a tunnel is from its first byte on.  In the server
+ * role it says one head, CONNECT, so that the gate sees relayed connections and requests alike; in
+ * the client role it is the far side of such a tunnel. */
 #include <assert.h>
 
 #include "http/session.h"
@@ -194,8 +195,9 @@ static void op_close(struct session *s, enum why why)
 
 static const struct session_ops ops = {op_open, op_drain, op_close};
 
-struct session *raw_start(struct worker *w, struct conn *conn, bool server, struct str authority, const struct http_limits *limits,
-                          const struct session_events *ev, void *user)
+struct session *raw_start(struct worker *w, struct conn *conn, bool server, struct str authority,
+                          const struct http_limits *limits, const struct session_events *ev,
+                          void *user)
 {
     struct raw *r = mem_new(sizeof *r);
     r->s = (struct session){&ops, ev, user, conn, w, limits, server, 0};

@@ -12,7 +12,7 @@ struct worker;
 struct http_limits {
     size_t max_head_bytes;    /* 431, or ORIGIN_PROTOCOL; trailers too */
     size_t max_memory;        /* of the worker: above it heads in pieces are refused with 503 (B7); 0: no cap */
-    size_t window;            /* bytes of a body received and not credited */
+    size_t window;            /* bytes of a body received and not credited; tunnels: half */
     uint64_t keep_alive_ms;   /* idle client connection */
     uint64_t linger_ms;       /* the rest of a request that was answered early, or of an answer that is cut */
     uint64_t drain_idle_ms;   /* idle client connection while draining: a request may be on its way */
@@ -23,7 +23,7 @@ struct session_ops {
     bool (*open)(struct session *s, struct http_stream **ret);
     /* Finish what runs, then close. */
     void (*drain)(struct session *s);
-    /* Now; streams get closed(why), the session its closed(). */
+    /* Now; streams get closed(why), the session its closed(), from the loop. */
     void (*close)(struct session *s, enum why why);
 };
 

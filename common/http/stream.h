@@ -47,7 +47,8 @@ struct http_events {
     void (*sent)(void *user, size_t n);
     /* Server role: the request is broken, nothing more of it will come.  An answer can still be given; the connection ends with it. */
     void (*fault)(void *user, const struct http_fault *fault);
-    /* Last, exactly once, never after cancel(). */
+    /* Last, exactly once, never after cancel().  REFUSED, client role: not a byte of the request
+     * has left, so that any request may be sent again. */
     void (*closed)(void *user, enum why why);
 };
 

@@ -19,6 +19,7 @@ struct dial {
     unsigned nips, at;
     uint16_t port;
     int err;
+    bool tried;   /* an address was allowed */
     enum why why; /* of the last attempt */
     enum why (*allow)(void *user, const struct sockaddr *addr);
     void (*done)(void *user, struct conn *c, enum why why);
@@ -89,9 +90,12 @@ static bool attempt(struct dial *d)
     addr_make(&to, &d->ips[d->at++], d->port);
     enum why why = d->allow(d->user, &to.sa);
     if (why != WHY_OK) {
-        d->why = why;
+        if (!d->tried)
+            d->why = why;
         return false;
     }
+    d->tried = true;
+    d->err = 0;
     d->conn = conn_connect(d->w, &to.sa, &attempt_events, d, &d->err);
     if (d->conn)
         return true;

@@ -90,6 +90,12 @@ static void on_continue(struct timer *t)
     x->down->ops->head(x->down, h, false);
 }
 
+void exchange_hold(struct exchange *x)
+{
+    worker_hold(x->p->w, (ptrdiff_t)(x->mem.extra - x->held));
+    x->held = x->mem.extra;
+}
+
 /* ---- the end */
 
 static void free_exchange(void *p)
@@ -158,8 +164,7 @@ static void decide(struct exchange *x)
 {
     const struct gate *gate = x->p->rules.gate;
     gate->decide(&x->facts, &x->mem, &x->verdict);
-    x->held = x->mem.extra;
-    worker_hold(x->p->w, (ptrdiff_t)x->held);
+    exchange_hold(x);
     x->t_decided = worker_now_us(x->p->w);
     gate->judged(x->p->w, &x->facts, &x->verdict, x->t_decided - x->t_head);
     if (x->verdict.act != ACT_LOCAL && too_many(x)) {
@@ -176,6 +181,8 @@ static void down_head(void *user, struct http_head *head, bool end)
 {
     struct exchange *x = user;
     x->request_end = end;
+    if (x->own_reply)
+        return; /* too late: the 408 is on its way */
     x->t_head = worker_now_us(x->p->w);
     make_facts(x, head);
     decide(x);
@@ -207,7 +214,8 @@ static void down_data(void *user, struct buf *b)
 {
     struct exchange *x = user;
     x->bytes_in += b->len;
-    exchange_progress(x);
+    if (!x->own_reply) /* what is thrown away does not put off the end */
+        exchange_progress(x);
     if (x->own_reply || (!x->up && !x->dial)) {
         swallow(x, b);
         return;
@@ -226,6 +234,7 @@ static void down_end(void *user, struct http_head *trailers)
     struct exchange *x = user;
     x->request_end = true;
     x->trailers = trailers;
+    exchange_hold(x);
     exchange_progress(x);
     if (x->up && !x->own_reply) {
         x->request_passed = true;
@@ -256,9 +265,11 @@ static void down_closed(void *user, enum why why)
     x->down = NULL;
     if (x->why == WHY_OK)
         x->why = why;
-    /* an answer that is whole may still wait for its own closed(OK), and then its connection is kept */
-    if (why != WHY_OK || !x->up_end || !x->request_passed)
-        upstream_drop(x, why == WHY_OK ? WHY_CLIENT_GONE : why);
+    if (why == WHY_OK && x->up && x->up_end && x->request_passed) {
+        exchange_enter(x, X_CLOSING); /* the rest of the request leaves, then its connection is kept */
+        return;
+    }
+    upstream_drop(x, why == WHY_OK ? WHY_CLIENT_GONE : why);
     exchange_check_over(x);
 }
 

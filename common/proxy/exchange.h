@@ -50,7 +50,7 @@ struct exchange {
     struct origin_user pool;
     struct timer timer, cont;
     uint64_t since_ms; /* entry into the state, or the last progress */
-    uint64_t t_start, t_head, t_decided, t_sent, t_answer; /* µs */
+    uint64_t t_start, t_head, t_decided, t_dial, t_sent, t_answer; /* µs */
     struct facts facts;
     struct verdict verdict;
     const struct http_head *request; /* as it came */
@@ -82,6 +82,8 @@ struct exchange {
 void exchange_accept(void *client, struct session *s, struct http_stream *down);
 void exchange_enter(struct exchange *x, enum xstate state);
 void exchange_progress(struct exchange *x);
+/* What lies in the arena by now is part of what the worker holds (B7). */
+void exchange_hold(struct exchange *x);
 /* Both sides are gone: the line, the counters, the grave. */
 void exchange_check_over(struct exchange *x);
 

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "proxy/exchange.h"
 
-enum { PRESSURE_MS = 250 };
+enum { PRESSURE_MS = 250, VIEW_METHOD_BYTES = 32 };
 
 static const char *const state_texts[] = {
 #define X(id, text, timeout) text,
@@ -140,6 +140,7 @@ void proxy_free(struct proxy *p)
         return;
     assert(list_empty(&p->clients));
     timer_clear(p->w, &p->pressure);
+    worker_set(p->w, SLOT_PROXY, NULL);
     origins_free(p->origins);
     free_histograms(&p->metrics->requests);
     mem_free(p->metrics);
@@ -244,7 +245,7 @@ void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exch
                                       .bytes_out = x->bytes_out,
                                       .pool = x->verdict.pool};
             if (x->request)
-                v.method = x->request->method;
+                v.method = str_head(x->request->method, x->request->method.n < VIEW_METHOD_BYTES ? x->request->method.n : VIEW_METHOD_BYTES);
             each(arg, &v);
         }
 }

@@ -51,7 +51,7 @@ static void send_request(struct exchange *x, struct http_stream *s, bool reused)
 
 static void tell_dialled(struct exchange *x, enum why why, int error)
 {
-    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0, worker_now_us(x->p->w) - x->t_decided);
+    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0, worker_now_us(x->p->w) - x->t_dial);
 }
 
 static void on_origin(void *user, struct http_stream *s, enum why why, int error)
@@ -77,6 +77,7 @@ static enum why on_allow(void *user, const struct sockaddr *addr)
 static void upstream_dial(struct exchange *x)
 {
     counter_add(&x->p->metrics->dials, 1);
+    x->t_dial = worker_now_us(x->p->w);
     exchange_enter(x, X_DIAL);
     x->dial = origin_dial(x->p->origins, x->verdict.pool, &x->verdict.to, x->p->rules.timeout_ms[X_DIAL], on_allow, on_origin, x);
 }
@@ -84,6 +85,8 @@ static void upstream_dial(struct exchange *x)
 static void on_pool_ended(struct origin_user *u)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
+    if (x->up_end && !x->up)
+        return; /* the answer is whole and only on its way to the client: nothing of the sandbox is left to end */
     exchange_fail(x, WHY_REVOKED, NULL);
 }
 
@@ -143,6 +146,7 @@ static void up_head(void *user, struct http_head *head, bool end)
     if (head->status < 200 && head->protocol.n == 0) {
         bool again = head->status == 100 && x->cont_sent;
         x->cont_sent |= head->status == 100;
+        exchange_hold(x);
         begin_wait(x);
         if (!again)
             x->down->ops->head(x->down, head, false);
@@ -157,6 +161,7 @@ static void up_head(void *user, struct http_head *head, bool end)
     x->request_passed &= !x->tunnel;
     x->facts.http_date = proxy_http_date(x->p);
     struct http_head *out = x->p->rules.gate->answer(&x->facts, &x->verdict, head, &x->mem);
+    exchange_hold(x);
     exchange_enter(x, x->tunnel ? X_TUNNEL : X_BODY);
     x->down->ops->head(x->down, out, end);
 }
@@ -178,6 +183,7 @@ static void up_end(void *user, struct http_head *trailers)
 {
     struct exchange *x = user;
     x->up_end = true;
+    exchange_hold(x);
     exchange_progress(x);
     if (x->down)
         x->down->ops->end(x->down, trailers);
@@ -240,6 +246,7 @@ void upstream_drop(struct exchange *x, enum why why)
         origin_dial_cancel(dial);
         tell_dialled(x, WHY_CLIENT_GONE, 0);
     }
+    origin_leave(x->p->origins, &x->pool);
     size_t held = x->owed + x->pending.len;
     x->owed = 0;
     buf_clear(&x->pending);

@@ -1,5 +1,5 @@
-/* chunked_fuzz.c — the chunked coding: any cut of the bytes must give the same body and the same end, and both must be what a second
- * reader finds that sees all bytes at once. */
+/* chunked_fuzz.c — the chunked coding: any cut of the bytes must give the same body and the same
+ * end, and both must be what a second reader finds that sees all bytes at once. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ static void read_cut(struct reading *r, const char *p, size_t n, uint32_t seed)
         struct str span = STR_NONE;
         seed = seed * 1664525u + 1013904223u;
         if (seed && piece > 1)
-            piece = 1 + (seed >> 8) % (seed & 1 ? 3 : piece);
+            piece = 1 + (seed >> 8) % (seed & 1 && piece > 3 ? 3 : piece);
         char *copy = malloc(piece); /* a look beyond the piece is found */
         memcpy(copy, p + at, piece);
         r->last = chunked_step(&c, copy, piece, &used, &span);
@@ -54,7 +54,8 @@ static ptrdiff_t size_line(const char *p, size_t n, uint64_t *ret_size)
     if (digits == 0 || (p[digits] != ';' && p[digits] != '\r'))
         return -1;
     for (len = digits; len < n && p[len] != '\r'; len++)
-        if (len >= CHUNK_LINE_BYTES || (p[len] != '\t' && (unsigned char)p[len] < ' ') || p[len] == 127)
+        if (len >= CHUNK_LINE_BYTES || (p[len] != '\t' && (unsigned char)p[len] < ' ') ||
+            p[len] == 127)
             return -1;
     if (len == n)
         return -2;

@@ -1,6 +1,7 @@
-/* h1_client_fuzz.c — the HTTP/1 client codec over a fake connection: the same answers whole and cut must be told the same, and whatever
- * the user, the origin and the kernel do in whatever order, the laws of stream.h hold (tap), nothing stalls and no connection is offered
- * for another exchange unless this one ended cleanly on both sides. */
+/* h1_client_fuzz.c — the HTTP/1 client codec over a fake connection: the same answers whole and cut
+ * must be told the same, and whatever the user, the origin and the kernel do in whatever order, the
+ * laws of stream.h hold (tap), nothing stalls and no connection is offered for another exchange
+ * unless this one ended cleanly on both sides. */
 #include <assert.h>
 
 #include "harness/side.h"
@@ -36,12 +37,19 @@ static struct worker *worker(void)
     return w;
 }
 
-#define TEXT(text) {text, sizeof(text) - 1}
+#define TEXT(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
 
 static const struct http_head requests[] = {
     {.method = TEXT("GET"), .path = TEXT("/"), .authority = TEXT("a"), .length = -1},
     {.method = TEXT("HEAD"), .path = TEXT("/"), .authority = TEXT("a"), .length = -1},
-    {.method = TEXT("GET"), .path = TEXT("/"), .authority = TEXT("a"), .length = -1, .protocol = TEXT("websocket")},
+    {.method = TEXT("GET"),
+     .path = TEXT("/"),
+     .authority = TEXT("a"),
+     .length = -1,
+     .protocol = TEXT("websocket")},
     {.method = TEXT("CONNECT"), .path = TEXT(""), .authority = TEXT("a:1"), .length = -1},
 };
 
@@ -51,7 +59,8 @@ static void keep_streams_only(struct trace *t)
 {
     char *to = t->p;
     for (char *line = t->p, *end; (end = strchr(line, '\n')); line = end + 1) {
-        if (strncmp(line, "conn ", 5) == 0 || strncmp(line, "session ", 8) == 0 || strncmp(line, "idle", 4) == 0)
+        if (strncmp(line, "conn ", 5) == 0 || strncmp(line, "session ", 8) == 0 ||
+            strncmp(line, "idle", 4) == 0)
             continue;
         memmove(to, line, (size_t)(end + 1 - line));
         to += end + 1 - line;
@@ -60,7 +69,8 @@ static void keep_streams_only(struct trace *t)
     t->n = (size_t)(to - t->p);
 }
 
-static void run(struct side *x, const struct http_head *request, struct str input, bool eof, const struct cuts *cuts)
+static void run(struct side *x, const struct http_head *request, struct str input, bool eof,
+                const struct cuts *cuts)
 {
     static const struct tap_user silent = {0};
     side_init(x, worker(), H1_CLIENT, NULL, &silent, NULL);
@@ -83,7 +93,10 @@ static void same_however_cut_once(struct tape *t)
         last += 1 + (seed >> 16) % (how % 61 + 1);
         at[n++] = last;
     }
-    struct cuts cuts = {.at = how & 64 ? at : NULL, .n = n, .every = how & 64 ? 0 : how % 13 + 1, .together = how & 128};
+    struct cuts cuts = {.at = how & 64 ? at : NULL,
+                        .n = n,
+                        .every = how & 64 ? 0 : how % 13 + 1,
+                        .together = how & 128};
     struct str input = cut_off(t, t->n);
     struct side whole, cut;
     run(&whole, &requests[which & 3], input, which & 4, &(struct cuts){0});

@@ -481,6 +481,16 @@ class Show:
             self.say_what_to_try()
 
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def on_ending(number, _):
+    """Asked to end: once is enough, what was started is stopped on the way out."""
+    for n in ENDINGS:
+        signal.signal(n, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main():
     ap = argparse.ArgumentParser(description="Shows the gateway at work.")
     ap.add_argument("--gateway", help="the program sallyport-ingress")
@@ -500,7 +510,8 @@ def main():
         return 0
     if n:
         print("ended the pair that an earlier run had left running")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in ENDINGS:
+        signal.signal(number, on_ending)
     show = Show(os.path.relpath(args.gateway, ROOT))
     kept = False
     try:

@@ -45,6 +45,7 @@ class Sandbox(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "sandbox"
     wbufsize = 0
+    disable_nagle_algorithm = True
 
     def log_message(self, *args):
         pass

@@ -1,6 +1,7 @@
-/* fake_conn.c — conn.h for codec tests and fuzz targets.  It keeps the shape of conn.c (dirty list, offer, fill, one write in flight),
- * so that a codec that is right here is right there; in place of the kernel there are two texts, one to be read and one that was
- * written.  Beyond that it asserts what a codec must not do: take bytes from the middle, act on a dead pointer, nest events. */
+/* fake_conn.c — conn.h for codec tests and fuzz targets.  It keeps the shape of conn.c (dirty list,
+ * offer, fill, one write in flight), so that a codec that is right here is right there; in place of
+ * the kernel there are two texts, one to be read and one that was written.  Beyond that it asserts
+ * what a codec must not do: take bytes from the middle, act on a dead pointer, nest events. */
 #include "harness/fake_conn.h"
 
 #include <assert.h>
@@ -34,7 +35,8 @@ struct conn {
     struct buf gap; /* keeps reads apart, see read_some() */
     enum why why;
     enum fake_end end;
-    bool closing, told, attached, reading, paused, offer, eof, eof_told, finishing, flying, bulk, in_event;
+    bool closing, told, attached, reading, paused, offer, eof, eof_told, finishing, flying, bulk,
+        in_event;
 
     void (*on_end)(void *user, enum fake_end end, enum why why);
     void *watcher;
@@ -120,7 +122,8 @@ static void set_end(struct conn *c, enum fake_end end, enum why why)
         c->on_end(c->watcher, end, why);
 }
 
-void fake_watch(struct conn *c, void (*on_end)(void *user, enum fake_end end, enum why why), void *user)
+void fake_watch(struct conn *c, void (*on_end)(void *user, enum fake_end end, enum why why),
+                void *user)
 {
     c->on_end = on_end;
     c->watcher = user;
@@ -183,7 +186,8 @@ static void offer(struct conn *c)
     update_reading(c);
 }
 
-/* One read.  A byte of nobody's is left between two reads, so that they do not become one slice by lying side by side. */
+/* One read.  A byte of nobody's is left between two reads, so that they do not become one slice by
+ * lying side by side. */
 static void read_some(struct conn *c)
 {
     size_t n = c->wire.n - c->wire_at, room;
@@ -387,6 +391,11 @@ enum fake_end fake_end(const struct conn *c)
 size_t fake_lost(const struct conn *c)
 {
     return c->lost;
+}
+
+void fake_surplus(struct conn *c)
+{
+    c->info.surplus = true;
 }
 
 /* ---- conn.h */

@@ -1,9 +1,10 @@
 /* fake_conn.h — conn.h without sockets: a test is the kernel and the peer.
  *
- * The laws are those of conn.c: no event inside an operation; bytes that were not taken are offered again with the next ones or
- * after conn_read(true); eof only after the last byte was taken; output is pulled just before the loop would sleep, one write in
- * flight at most; closed() last and once.  Time stands still unless fake_time() moves it: programs that link this file are linked
- * with --wrap=uv_now. */
+ * The laws are those of conn.c: no event inside an operation; bytes that were not taken are offered
+ * again with the next ones or after conn_read(true); eof only after the last byte was taken; output
+ * is pulled just before the loop would sleep, one write in flight at most; closed() last and once.
+ * Time stands still unless fake_time() moves it: programs that link this file are linked with
+ * --wrap=uv_now. */
 #ifndef HARNESS_FAKE_CONN_H
 #define HARNESS_FAKE_CONN_H
 
@@ -47,7 +48,11 @@ enum fake_end fake_end(const struct conn *c);
 /* Bytes that were lost because the connection was closed before the kernel took them. */
 size_t fake_lost(const struct conn *c);
 
+/* It came in over the connection limit. */
+void fake_surplus(struct conn *c);
+
 /* Told of each change of fake_end(), in order with the events. */
-void fake_watch(struct conn *c, void (*on_end)(void *user, enum fake_end end, enum why why), void *user);
+void fake_watch(struct conn *c, void (*on_end)(void *user, enum fake_end end, enum why why),
+                void *user);
 
 #endif

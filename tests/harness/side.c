@@ -1,12 +1,16 @@
-/* side.c — the frame around a codec under test.  What the session, the stream and the connection say goes into one text, in order. */
+/* side.c — the frame around a codec under test.  What the session, the stream and the connection
+ * say goes into one text, in order. */
 #include "harness/side.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-const struct http_limits side_limits = {
-    .max_head_bytes = 8192, .window = 1024, .keep_alive_ms = 60000, .linger_ms = 5000, .drain_idle_ms = 2000};
+const struct http_limits side_limits = {.max_head_bytes = 8192,
+                                        .window = 1024,
+                                        .keep_alive_ms = 60000,
+                                        .linger_ms = 5000,
+                                        .drain_idle_ms = 2000};
 
 static unsigned taps(const struct side *x)
 {
@@ -63,17 +67,23 @@ static void on_end(void *user, enum fake_end end, enum why why)
     struct side *x = user;
     if (x->n > 0)
         tap_flush(side_tap(x));
+    bool all = x->kind != H1_CLIENT || (x->n > 0 && side_tap(x)->tunnel);
+    assert(why != WHY_OK || !all || fake_lost(x->c) == 0); /* a good end loses nothing */
     if (end == FAKE_FIN)
         trace_line(&x->trace, "conn fin");
     else
         trace_line(&x->trace, "conn %s %s", names[end], why_text(why));
 }
 
-void side_init(struct side *x, struct worker *w, enum side_kind kind, const struct http_limits *limits, const struct tap_user *user,
-               void *context)
+void side_init(struct side *x, struct worker *w, enum side_kind kind,
+               const struct http_limits *limits, const struct tap_user *user, void *context)
 {
     bool server = kind == H1_SERVER || kind == RAW_SERVER;
-    *x = (struct side){.kind = kind, .w = w, .limits = limits ? *limits : side_limits, .user = user, .context = context};
+    *x = (struct side){.kind = kind,
+                       .w = w,
+                       .limits = limits ? *limits : side_limits,
+                       .user = user,
+                       .context = context};
     trace_init(&x->trace);
     x->c = fake_new(w, server);
     fake_watch(x->c, on_end, x);
@@ -92,7 +102,8 @@ void side_done(struct side *x)
     for (unsigned i = 0; i < taps(x); i++)
         tap_done(&x->taps[i]);
     fake_free(x->c);
-    assert(worker_get(x->w, SLOT_NET) || worker_held(x->w) == 0); /* the last one leaves nothing behind */
+    assert(worker_get(x->w, SLOT_NET) ||
+           worker_held(x->w) == 0); /* the last one leaves nothing behind */
     trace_done(&x->trace);
 }
 
@@ -150,7 +161,8 @@ static void print_cuts(const struct cuts *cuts)
         fprintf(stderr, " %zu", cuts->at[i]);
 }
 
-static void compare(scenario *run, void *arg, const struct cuts *cuts, const struct outcome *expected)
+static void compare(scenario *run, void *arg, const struct cuts *cuts,
+                    const struct outcome *expected)
 {
     struct outcome o;
     outcome_init(&o);
@@ -159,8 +171,8 @@ static void compare(scenario *run, void *arg, const struct cuts *cuts, const str
                 strcmp(trace_text(&o.output), trace_text(&expected->output)) == 0;
     if (!same) {
         print_cuts(cuts);
-        fprintf(stderr, "\n--- whole\n%s%s\n--- cut\n%s%s\n", trace_text(&expected->events), trace_text(&expected->output),
-                trace_text(&o.events), trace_text(&o.output));
+        fprintf(stderr, "\n--- whole\n%s%s\n--- cut\n%s%s\n", trace_text(&expected->events),
+                trace_text(&expected->output), trace_text(&o.events), trace_text(&o.output));
         abort();
     }
     outcome_done(&o);
@@ -172,7 +184,8 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-static void random_cuts(scenario *run, void *arg, size_t n, uint32_t seed, const struct outcome *expected)
+static void random_cuts(scenario *run, void *arg, size_t n, uint32_t seed,
+                        const struct outcome *expected)
 {
     size_t at[16], count = 0, last = 0;
     for (size_t left = 2 + next_random(&seed) % 14; left > 0 && last + 1 < n; left--) {

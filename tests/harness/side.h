@@ -1,4 +1,5 @@
-/* side.h — one codec under test: a session over a fake conn, taps as the users of its streams, and the ways to cut what it is fed. */
+/* side.h — one codec under test: a session over a fake conn, taps as the users of its streams, and
+ * the ways to cut what it is fed. */
 #ifndef HARNESS_SIDE_H
 #define HARNESS_SIDE_H
 
@@ -18,18 +19,19 @@ struct side {
     struct trace trace;
     const struct tap_user *user;
     void *context;
-    bool hold;         /* taps begin with this */
+    bool hold; /* taps begin with this */
     void (*on_idle)(struct side *x);
     struct tap taps[SIDE_STREAMS]; /* the last ones */
-    unsigned n;        /* streams so far */
+    unsigned n;                    /* streams so far */
     unsigned idles;
 };
 
-extern const struct http_limits side_limits; /* heads of 8 KiB, a window of 1 KiB, 60 s idle, 5 s linger, 2 s drain */
+/* Heads of 8 KiB, a window of 1 KiB, 60 s idle, 5 s linger, 2 s drain. */
+extern const struct http_limits side_limits;
 
 /* limits: NULL for side_limits. */
-void side_init(struct side *x, struct worker *w, enum side_kind kind, const struct http_limits *limits, const struct tap_user *user,
-               void *context);
+void side_init(struct side *x, struct worker *w, enum side_kind kind,
+               const struct http_limits *limits, const struct tap_user *user, void *context);
 /* Ends what still runs, sees that the session says closed() and frees everything. */
 void side_done(struct side *x);
 /* The stream that was begun last. */
@@ -41,13 +43,14 @@ struct tap *side_open(struct side *x);
 struct cuts {
     const size_t *at; /* rising, all in 1..n-1; NULL: nowhere */
     size_t n;
-    size_t every; /* or: after each so many bytes */
+    size_t every;  /* or: after each so many bytes */
     bool together; /* no turn of the loop between the pieces */
 };
 void side_feed(struct side *x, struct str input, const struct cuts *cuts);
 
-/* Runs a scenario whole, byte by byte, at each single cut and at random ones, and asserts that what is told and what is written is
- * always the same.  run() must leave all there is in the two texts. */
+/* Runs a scenario whole, byte by byte, at each single cut and at random ones, and asserts that what
+ * is told and what is written is always the same.  run() must leave all there is in the two texts.
+ */
 struct outcome {
     struct trace events, output;
 };

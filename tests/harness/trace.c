@@ -1,5 +1,5 @@
-/* trace.c — events as text, and the laws of a stream.  The text is the expectation of most codec tests: two ways of cutting the same bytes
- * must write the same lines. */
+/* trace.c — events as text, and the laws of a stream.  The text is the expectation of most codec
+ * tests: two ways of cutting the same bytes must write the same lines. */
 #include "harness/trace.h"
 
 #include <assert.h>
@@ -51,7 +51,8 @@ static void add_text(struct trace *t, const char *text)
     add(t, text, strlen(text));
 }
 
-static void add_format(struct trace *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_format(struct trace *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void add_format(struct trace *t, const char *format, ...)
 {
     char text[256];
@@ -180,6 +181,7 @@ static void on_head(void *user, struct http_head *head, bool end)
     assert(t->server || t->s->spoke);
     assert(head->status == 0 || (head->status >= 100 && head->status <= 999));
     t->tunnel = head->status == 101 || (!t->server && head->protocol.n > 0);
+    t->said_end = t->said_end && !t->tunnel; /* there both directions are open again */
     t->got_final = head->status == 0 || head->status >= 200 || t->tunnel;
     assert(!end || t->got_final);
     t->got_end = end;
@@ -243,8 +245,8 @@ static void on_fault(void *user, const struct http_fault *fault)
 {
     struct tap *t = enter(user);
     assert(t->server && !t->got_end && !t->got_fault);
-    assert(fault->status == 400 || fault->status == 431 || fault->status == 501 || fault->status == 503 ||
-           fault->status == 505);
+    assert(fault->status == 400 || fault->status == 431 || fault->status == 501 ||
+           fault->status == 503 || fault->status == 505);
     assert(fault->text && fault->text[0]);
     t->got_fault = true;
     tap_flush(t);
@@ -284,10 +286,15 @@ static void on_closed(void *user, enum why why)
 static const struct http_events events = {on_head, on_data, on_end, on_sent, on_fault, on_closed};
 static const struct tap_user nobody = {0};
 
-void tap_init(struct tap *t, struct trace *trace, struct worker *w, struct http_stream *s, size_t window, const struct tap_user *user,
-              void *context)
+void tap_init(struct tap *t, struct trace *trace, struct worker *w, struct http_stream *s,
+              size_t window, const struct tap_user *user, void *context)
 {
-    *t = (struct tap){.trace = trace, .w = w, .s = s, .window = window, .user = user ? user : &nobody, .context = context};
+    *t = (struct tap){.trace = trace,
+                      .w = w,
+                      .s = s,
+                      .window = window,
+                      .user = user ? user : &nobody,
+                      .context = context};
     t->prefix = "";
     t->mem = mem_new(sizeof *t->mem);
     arena_init(t->mem, NULL, 0);
@@ -334,7 +341,8 @@ void tap_head(struct tap *t, const struct http_head *head, bool end)
     struct http_head *copy = tap_copy_head(t->mem, head);
     t->in_op = true;
     t->said_end = t->said_end || end;
-    if (t->server && head->protocol.n > 0) { /* from here on there is another end, in both directions */
+    if (t->server &&
+        head->protocol.n > 0) { /* from here on there is another end, in both directions */
         t->tunnel = true;
         t->got_end = false;
     }

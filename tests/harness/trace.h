@@ -1,9 +1,11 @@
-/* trace.h — a user of streams that writes what it is told as lines of text and checks the laws of stream.h while it listens.
+/* trace.h — a user of streams that writes what it is told as lines of text and checks the laws of
+ * stream.h while it listens.
  *
- * A tap is the user of one stream.  Events become lines; data that follows data is one line, so that the text does not depend on how
- * the bytes were cut.  Operations go through tap_*(), which see to it that no event comes from inside them.  Laws asserted at every
- * event: head before data before end; nothing after end but closed; received − credited never over the window; sent never over
- * what was given; closed once, last, and not after cancel. */
+ * A tap is the user of one stream.  Events become lines; data that follows data is one line, so
+ * that the text does not depend on how the bytes were cut.  Operations go through tap_*(), which
+ * see to it that no event comes from inside them.  Laws asserted at every event: head before data
+ * before end; nothing after end but closed; received − credited never over the window; sent never
+ * over what was given; closed once, last, and not after cancel. */
 #ifndef HARNESS_TRACE_H
 #define HARNESS_TRACE_H
 
@@ -24,7 +26,8 @@ void trace_clear(struct trace *t);
 
 struct tap;
 
-/* What the test does when something has come; each may be NULL.  Called after the line was written. */
+/* What the test does when something has come; each may be NULL.  Called after the line was written.
+ */
 struct tap_user {
     void (*head)(struct tap *t, struct http_head *head, bool end);
     void (*data)(struct tap *t, struct str bytes); /* before it is credited */
@@ -42,23 +45,24 @@ struct tap {
     struct worker *w;
     const char *prefix; /* of each line */
     size_t window;
-    bool hold;  /* credit is given by tap_credit() only, not at once */
+    bool hold; /* credit is given by tap_credit() only, not at once */
     bool server;
 
-    struct arena *mem; /* buried when the stream is over: whoever looks at a head after that is caught */
+    struct arena
+        *mem; /* buried when the stream is over: whoever looks at a head after that is caught */
     uint64_t received, credited, given, sent;
     unsigned slices; /* the most that came in one event */
     bool got_final, got_end, got_fault, tunnel, over, cancelled, in_op;
     bool said_end;
-    bool spoke; /* what the stream said of it at its end */
-    struct http_head *head;  /* the last one that came */
-    char *data;              /* run of data that has no line yet */
+    bool spoke;             /* what the stream said of it at its end */
+    struct http_head *head; /* the last one that came */
+    char *data;             /* run of data that has no line yet */
     size_t data_n, data_room;
 };
 
 /* Becomes the user of s. */
-void tap_init(struct tap *t, struct trace *trace, struct worker *w, struct http_stream *s, size_t window, const struct tap_user *user,
-              void *context);
+void tap_init(struct tap *t, struct trace *trace, struct worker *w, struct http_stream *s,
+              size_t window, const struct tap_user *user, void *context);
 void tap_done(struct tap *t);
 
 /* A copy that shares nothing. */

@@ -1,4 +1,5 @@
-/* chunked_test.c — the chunked coding, cut at every byte: one strict grammar (RFC 9112 section 7.1, cases H1-12). */
+/* chunked_test.c — the chunked coding, cut at every byte: one strict grammar (RFC 9112 section 7.1,
+ * cases H1-12). */
 #include "http/chunked.h"
 
 #include <setjmp.h>
@@ -7,7 +8,10 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#define TEXT(text) {text, sizeof(text) - 1}
+#define TEXT(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
 
 struct run {
     enum chunked_event last;
@@ -67,16 +71,18 @@ static void good_bodies_are_read_to_the_trailers(void **state)
         struct str in, body;
         size_t rest; /* of the input, behind the last chunk line */
     } table[] = {
-        {TEXT("0\r\n\r\n"), TEXT(""), 2},                                                              /* E13 */
+        {TEXT("0\r\n\r\n"), TEXT(""), 2}, /* E13 */
         {TEXT("5\r\nhello\r\n0\r\n\r\n"), TEXT("hello"), 2},
-        {TEXT("5;a=b;c\r\nhello\r\n0;x\r\n\r\n"), TEXT("hello"), 2},                                   /* E01 */
-        {TEXT("5;a=\"b;c\"\r\nhello\r\n0\r\n\r\n"), TEXT("hello"), 2},                                 /* E02 */
+        {TEXT("5;a=b;c\r\nhello\r\n0;x\r\n\r\n"), TEXT("hello"), 2},   /* E01 */
+        {TEXT("5;a=\"b;c\"\r\nhello\r\n0\r\n\r\n"), TEXT("hello"), 2}, /* E02 */
         {TEXT("5; \t a = b\x80\r\nhello\r\n0\r\n\r\n"), TEXT("hello"), 2},
-        {TEXT("a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n"), TEXT("01234567890123456789"), 2},    /* E03 */
+        {TEXT("a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n"), TEXT("01234567890123456789"),
+         2}, /* E03 */
         {TEXT("0000000000000005\r\nhello\r\n0000000000000000\r\n\r\n"), TEXT("hello"), 2},
-        {TEXT("2\r\n\r\n\r\n1\r\n0\r\n0\r\nX: 1\r\n\r\n"), TEXT("\r\n0"), 8},                          /* E08: trailers are not ours */
+        {TEXT("2\r\n\r\n\r\n1\r\n0\r\n0\r\nX: 1\r\n\r\n"), TEXT("\r\n0"),
+         8}, /* E08: trailers are not ours */
         {TEXT("1\r\nx\r\n0\r\nX Y\n"), TEXT("x"), 4},
-        {TEXT("1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n"), TEXT("x"), 18},                                /* E17 */
+        {TEXT("1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n"), TEXT("x"), 18}, /* E17 */
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         check(table[i].in, CHUNKED_TRAILERS, table[i].body, table[i].in.n - table[i].rest);
@@ -123,7 +129,8 @@ static void what_two_parsers_could_read_differently_is_bad(void **state)
         {TEXT("5\r\nhello\r\n0\n\r\n"), TEXT("hello")},
         {TEXT("5\r\nhello\r\n0\r0\n\r\n"), TEXT("hello")},
         /* E07 */
-        {TEXT("2;\nxx\r\n2d\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n\r\n0\r\n\r\n"), TEXT("")},
+        {TEXT("2;\nxx\r\n2d\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n\r\n0\r\n\r\n"),
+         TEXT("")},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         check(table[i].in, CHUNKED_BAD, table[i].body, 0);
@@ -155,7 +162,8 @@ static void a_chunk_line_has_at_most_4_kib(void **state)
 {
     (void)state;
     static char in[CHUNK_LINE_BYTES + 64];
-    for (size_t n = CHUNK_LINE_BYTES - 2; n <= CHUNK_LINE_BYTES + 2; n++) { /* bytes of the line up to its CR */
+    for (size_t n = CHUNK_LINE_BYTES - 2; n <= CHUNK_LINE_BYTES + 2;
+         n++) { /* bytes of the line up to its CR */
         memset(in, 'a', sizeof in);
         memcpy(in, "1;", 2);
         memcpy(in + n - 1, "\r\nx\r\n0\r\n\r\n", 11);

@@ -1,5 +1,5 @@
-/* h1head_test.c — heads, byte by byte and whole: what passes the scan, what the start line and the fields may be (DESIGN 18.3 L1, L14 to
- * L16, each a row here). */
+/* h1head_test.c — heads, byte by byte and whole: what passes the scan, what the start line and the
+ * fields may be (DESIGN 18.3 L1, L14 to L16, each a row here). */
 #include "http/h1head.h"
 
 #include <setjmp.h>
@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#define TEXT(text) {text, sizeof(text) - 1}
+#define TEXT(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
 
 /* ---- the scan */
 
@@ -20,7 +23,8 @@ struct scan_case {
 };
 
 /* Feeds the input in two pieces, each piece every so many bytes. */
-static enum h1_scan_result scan_cut(struct str in, size_t limit, size_t cut, size_t every, size_t *ret_used, unsigned *ret_lines)
+static enum h1_scan_result scan_cut(struct str in, size_t limit, size_t cut, size_t every,
+                                    size_t *ret_used, unsigned *ret_lines)
 {
     struct h1_scan s = {0};
     enum h1_scan_result r = H1_SCAN_MORE;
@@ -151,7 +155,8 @@ static void read_request(struct head *h, struct str text)
     unsigned lines = lines_of(text);
     arena_init(&h->arena, NULL, 0);
     h->fault = (struct http_fault){0, NULL};
-    h->why = h1head_request(copy(&h->arena, text), lines ? lines - 1 : 0, &h->arena, &h->raw, &h->fault);
+    h->why =
+        h1head_request(copy(&h->arena, text), lines ? lines - 1 : 0, &h->arena, &h->raw, &h->fault);
 }
 
 static void read_response(struct head *h, struct str text)
@@ -172,8 +177,10 @@ static void start_lines_of_requests(void **state)
     } table[] = {
         {TEXT("GET / HTTP/1.1\r\n\r\n"), 0, "GET", "/", 1},
         {TEXT("GET / HTTP/1.0\r\n\r\n"), 0, "GET", "/", 0},
-        {TEXT("m!#$%&'*+-.^_`|~9 * HTTP/1.1\r\n\r\n"), 0, "m!#$%&'*+-.^_`|~9", "*", 1},                  /* L16: any token */
-        {TEXT("X /\x80\xff#\"<>^{}|\\`%zz? HTTP/1.1\r\n\r\n"), 0, "X", "/\x80\xff#\"<>^{}|\\`%zz?", 1}, /* L16: any byte */
+        {TEXT("m!#$%&'*+-.^_`|~9 * HTTP/1.1\r\n\r\n"), 0, "m!#$%&'*+-.^_`|~9", "*",
+         1}, /* L16: any token */
+        {TEXT("X /\x80\xff#\"<>^{}|\\`%zz? HTTP/1.1\r\n\r\n"), 0, "X", "/\x80\xff#\"<>^{}|\\`%zz?",
+         1}, /* L16: any byte */
         {TEXT("CONNECT a:1 HTTP/1.1\r\n\r\n"), 0, "CONNECT", "a:1", 1},
         {TEXT("GET  / HTTP/1.1\r\n\r\n"), 400, NULL, NULL, 0}, /* L14: two blanks */
         {TEXT("GET /  HTTP/1.1\r\n\r\n"), 400, NULL, NULL, 0},
@@ -281,13 +288,17 @@ static const struct fields_case fields_table[] = {
     {TEXT("A: :b: c:\r\n"), "A=:b: c:|"},
     {TEXT("A: b\tc\r\n"), "A=b\tc|"},
     {TEXT("A: \x80\xff\r\n"), "A=\x80\xff|"},
-    {TEXT("Set-Cookie: a=1\r\nset-cookie: b=2, c\r\n"), "Set-Cookie=a=1|set-cookie=b=2, c|"}, /* H7 */
+    {TEXT("Set-Cookie: a=1\r\nset-cookie: b=2, c\r\n"),
+     "Set-Cookie=a=1|set-cookie=b=2, c|"}, /* H7 */
     {TEXT("!#$%&'*+-.^_`|~9aZ: 1\r\n"), "!#$%&'*+-.^_`|~9aZ=1|"},
-    {TEXT("Connection: upgrade\r\nUpgrade: h2c, websocket\r\n"), "Connection=upgrade|Upgrade=h2c, websocket|"}, /* L5 */
+    {TEXT("Connection: upgrade\r\nUpgrade: h2c, websocket\r\n"),
+     "Connection=upgrade|Upgrade=h2c, websocket|"}, /* L5 */
     {TEXT("Connection: close\r\nX: 1\r\n"), "Connection=close|X=1|"},
-    {TEXT("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), "Content-Length=5|Transfer-Encoding=chunked|"}, /* for rules.c */
-    {TEXT("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), "Transfer-Encoding=chunked|Content-Length=5|"},
-    {TEXT("Transfer-Encoding:\r\n"), "Transfer-Encoding=|"},               /* L14: rules.c refuses it */
+    {TEXT("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+     "Content-Length=5|Transfer-Encoding=chunked|"}, /* for rules.c */
+    {TEXT("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+     "Transfer-Encoding=chunked|Content-Length=5|"},
+    {TEXT("Transfer-Encoding:\r\n"), "Transfer-Encoding=|"}, /* L14: rules.c refuses it */
     {TEXT("Transfer-Encoding: gzip, chunked\r\n"), "Transfer-Encoding=gzip, chunked|"},
     {TEXT("Transfer-Encoding: foo\r\n"), "Transfer-Encoding=foo|"},
     {TEXT("Host : a\r\n"), NULL}, /* L1 */
@@ -305,6 +316,8 @@ static const struct fields_case fields_table[] = {
     {TEXT("\xc3\xa9: 1\r\n"), NULL},
     {TEXT("A(b): 1\r\n"), NULL},
     {TEXT("\"A\": 1\r\n"), NULL},
+    {TEXT("Content-Length: 5\t\r\nA: \t\r\n"),
+     "Content-Length=5|A=|"}, /* blanks at an end are nothing */
     {TEXT("Content-Length: 5x\r\n"), NULL},
     {TEXT("Content-Length: -5\r\n"), NULL},
 };
@@ -314,7 +327,8 @@ static void assert_fields(const struct field *fields, unsigned n, const char *ex
     char text[512] = "";
     size_t at = 0;
     for (unsigned i = 0; i < n; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%.*s=%.*s|", STR_ARG(fields[i].name), STR_ARG(fields[i].value));
+        at += (size_t)snprintf(text + at, sizeof text - at, "%.*s=%.*s|", STR_ARG(fields[i].name),
+                               STR_ARG(fields[i].value));
     assert_string_equal(text, expected);
     for (unsigned i = 0; i < n; i++)
         assert_non_null(fields[i].value.p);
@@ -340,7 +354,9 @@ static void fields_come_as_they_are_or_not_at_all(void **state)
                 read_request(&h, block);
             if ((h.why == WHY_OK) != (c->fields != NULL))
                 print_error("row %zu: %.*s\n", i, STR_ARG(c->lines));
-            assert_int_equal(h.why, c->fields ? WHY_OK : response ? WHY_ORIGIN_PROTOCOL : WHY_CLIENT_PROTOCOL);
+            assert_int_equal(h.why, c->fields  ? WHY_OK
+                                    : response ? WHY_ORIGIN_PROTOCOL
+                                               : WHY_CLIENT_PROTOCOL);
             if (c->fields)
                 assert_fields(h.raw.fields, h.raw.nfields, c->fields);
             else if (!response)
@@ -377,7 +393,9 @@ static void trailers_lose_what_frames_or_routes(void **state)
     } table[] = {
         {TEXT("\r\n"), ""},
         {TEXT("X-T: 1\r\nGrpc-Status:0\r\n\r\n"), "X-T=1|Grpc-Status=0|"},
-        {TEXT("Content-Length: 5\r\nX: 1\r\nTransfer-Encoding: chunked\r\nHost: b\r\nConnection: x\r\nTE: x\r\nUpgrade: x\r\n\r\n"), "X=1|"},
+        {TEXT("Content-Length: 5\r\nX: 1\r\nTransfer-Encoding: chunked\r\nHost: b\r\nConnection: "
+              "x\r\nTE: x\r\nUpgrade: x\r\n\r\n"),
+         "X=1|"},
         {TEXT("X Y: 1\r\n\r\n"), NULL},
         {TEXT("X\r\n\r\n"), NULL},
         {TEXT("X: \0\r\n\r\n"), NULL},
