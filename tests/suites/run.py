@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""Starts a gateway as the suites want it, aims them at it, and holds the results against the file `thresholds`.
+
+    run.py --gateway PATH [--suite http1|ws|clients|path_form]... [--logs DIR] [--node-modules DIR] [--gib N]
+
+Loopback and free ports only.  A suite counts as failed, too, when the gateway does not end with status 0 or its output holds
+a sanitizer's report.  Last line: 'N passed, N failed, N skipped'; skipped are cases that `thresholds` knows, and clients that
+are not installed.
+"""
+import argparse, os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = "/usr/bin/python3"
+REPORT = re.compile(rb"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
+
+
+def thresholds():
+    least, known = {}, set()
+    for line in open(HERE + "/thresholds"):
+        words = line.split()
+        if words[:1] == ["least"]:
+            least[words[1]] = int(words[2])
+        elif words[:1] == ["known"]:
+            known.add((words[1], words[2]))
+    return least, known
+
+
+def free_ports(n):
+    """n ports of loopback that are free now, all different"""
+    held = []
+    for _ in range(n):
+        s = socket.socket()
+        s.bind(("127.0.0.1", 0))
+        held.append(s)
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+class Gateway:
+    """A running gateway with one open sandbox, s1, on 127.0.0.1"""
+
+    def __init__(self, program, log):
+        self.dir = tempfile.mkdtemp(prefix="sallyport-suite-")
+        self.log = log
+        with open(self.dir + "/routes.json", "w") as f:
+            f.write('{"sandboxes":{"s1":{"address":"127.0.0.1"}}}\n')
+        self.port, admin = free_ports(2)
+        argv = [program, "--routes=%s/routes.json" % self.dir, "--base-domain=example.test", "--workers=2",
+                "--port=%d" % self.port, "--admin-addr=127.0.0.1:%d" % admin]
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT)
+        self.wait()
+
+    def wait(self):
+        end = time.time() + 20
+        while time.time() < end and self.process.poll() is None:
+            try:
+                s = socket.create_connection(("127.0.0.1", self.port), 1)
+                s.sendall(b"GET /status.ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                if s.recv(100).startswith(b"HTTP/1.1 200"):
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+
+    def stop(self):
+        """-> what was wrong with it, or None"""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        shutil.rmtree(self.dir)
+        found = REPORT.search(open(self.log, "rb").read())
+        if found:
+            return "the gateway's output holds '%s', see %s" % (found.group().decode(), self.log)
+        if status != 0:
+            return "the gateway ended with status %d, see %s" % (status, self.log)
+
+
+def probe(suite, port, pid, a):
+    backend, = free_ports(1)
+    base, modules = "127.0.0.1:%d/sandboxes/s1/port/%d" % (port, backend), os.path.abspath(a.node_modules)
+    if suite == "clients":
+        return [PYTHON, HERE + "/ingress/clients.py", "--http", base, "--backend-port", str(backend), "--node-modules", modules]
+    if suite == "path_form":
+        return [PYTHON, HERE + "/ingress/path_form.py", "--base", "http://" + base, "--backend-port", str(backend),
+                "--node-modules", modules, "--gateway-pid", str(pid), "--gib", str(a.gib)]
+    return [PYTHON, "%s/%s/%s_probe.py" % (HERE, suite, suite), "--target", "127.0.0.1:%d" % port,
+            "--backend", "127.0.0.1:%d" % backend, "--host", "s1-%d.example.test" % backend]
+
+
+def ask(suite, gateway, a, log, only=None):
+    """Runs the probe -> (passed, skipped, [(failing case, why)]), or None if it did not finish"""
+    argv = probe(suite, gateway.port, gateway.process.pid, a) + (["--only", only] if only else [])
+    with open(log, "wb") as out:
+        try:
+            subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=600)
+        except subprocess.TimeoutExpired:
+            return None
+    text = open(log, errors="replace").read()
+    last = re.search(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\n?\Z", text, re.M)
+    if last:
+        return int(last[1]), int(last[3] or 0), re.findall(r"^FAIL (?:MUST |SAFE |SHOULD)? *(\S+)(.*)$", text, re.M)
+
+
+def repeat(suite, gateway, a, log, fresh):
+    """Cases that fail once more when they run alone: many watch the clock, and the machine may have been busy"""
+    again = ask(suite, gateway, a, log + "-again.log", "^(%s)$" % "|".join(re.escape(name) for name, _ in fresh))
+    if not again or again[0] + len(again[2]) != len(fresh):
+        return fresh
+    still = [c for c in fresh if c[0] in dict(again[2])]
+    for name, why in fresh:
+        if name not in dict(still):
+            print("%s: %s passed only when it ran alone; before: %s" % (suite, name, why.strip()[:200]))
+    return still
+
+
+def run(suite, a, least, known):
+    """-> passed, failed, skipped"""
+    log = "%s/suite-%s" % (a.logs, suite)
+    gateway = Gateway(a.gateway, log + "-gateway.log")
+    try:
+        seen = ask(suite, gateway, a, log + ".log")
+        fresh = [c for c in seen[2] if (suite, c[0]) not in known] if seen else []
+        failed_once = len(fresh)
+        if 0 < failed_once <= 3:
+            fresh = repeat(suite, gateway, a, log, fresh)
+    finally:
+        wrong = gateway.stop()
+        shutil.rmtree(HERE + "/egress/.origin", ignore_errors=True)
+    if not seen:
+        print("%s: did not finish, see %s.log" % (suite, log))
+        return 0, 1, 0
+    passed, skipped, failing = seen
+    passed += failed_once - len(fresh)
+    for name, why in fresh:
+        print("%s: FAIL %s %s" % (suite, name, why.strip()[:200]))
+    bad = len(fresh)
+    if passed < least[suite]:
+        print("%s: %d passed, at least %d must" % (suite, passed, least[suite]))
+        bad = max(bad, 1)
+    if wrong:
+        print("%s: %s" % (suite, wrong))
+        bad += 1
+    by_choice = len(failing) - failed_once
+    print("%s: %d passed, %d by choice not, %d failed" % (suite, passed, by_choice, bad), flush=True)
+    return passed, bad, skipped + by_choice
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--gateway", required=True)
+    ap.add_argument("--suite", action="append", choices=["http1", "ws", "clients", "path_form"])
+    ap.add_argument("--logs", default=tempfile.gettempdir())
+    ap.add_argument("--node-modules", default=HERE + "/ingress/node_modules")
+    ap.add_argument("--gib", type=float, default=2, help="size of path_form's bodies")
+    a = ap.parse_args()
+    least, known = thresholds()
+    total = [0, 0, 0]
+    for suite in a.suite or ["http1", "ws"]:
+        total = [x + y for x, y in zip(total, run(suite, a, least, known))]
+    print("%d passed, %d failed, %d skipped" % tuple(total))
+    sys.exit(total[1] > 0)
+
+
+if __name__ == "__main__":
+    main()
