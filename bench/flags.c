@@ -9,7 +9,8 @@
 
 static bool usage(const struct flag *flags, const char *program)
 {
-    static const char *const values[] = {[FLAG_NUMBER] = "N", [FLAG_TEXT] = "TEXT", [FLAG_SWITCH] = ""};
+    static const char *const values[] = {
+        [FLAG_NUMBER] = "N", [FLAG_TEXT] = "TEXT", [FLAG_SWITCH] = ""};
     fprintf(stderr, "usage: %s [flags]\n", program);
     for (const struct flag *f = flags; f->name; f++)
         fprintf(stderr, "  %s %s\n        %s\n", f->name, values[f->kind], f->help);

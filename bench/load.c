@@ -3,7 +3,6 @@
  * whatever the codecs speak, and it sees what a client sees: latency, errors, bytes.  With --ws it
  * opens that many WebSocket tunnels and holds them. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/text.h"
@@ -35,8 +34,8 @@ struct load {
     struct latencies latencies;
     uint64_t started_us, ended_us;
     uint64_t begun, done, errors, refused, bytes; /* refused: a final status that is no 2xx */
-    uint64_t open;   /* tunnels */
-    uint64_t alive;  /* lanes with a dial or a session */
+    uint64_t open;                                /* tunnels */
+    uint64_t alive;                               /* lanes with a dial or a session */
     bool stopping;
 };
 
@@ -294,19 +293,23 @@ static void begin(struct load *l)
 static void report(const struct load *l)
 {
     double seconds = (double)(l->ended_us - l->started_us) / 1e6;
-    const char *form =
-        l->o.json ? "{\"requests\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"refused\":%" PRIu64
-                    ",\"seconds\":%.3f,\"rate\":%.1f,\"bytes\":%" PRIu64 ",\"p50_us\":%" PRIu64
-                    ",\"p90_us\":%" PRIu64 ",\"p99_us\":%" PRIu64 ",\"max_us\":%" PRIu64 "}\n"
-                  : "%" PRIu64 " requests, %" PRIu64 " errors, %" PRIu64
-                    " not 2xx, %.3f s, %.1f/s, %" PRIu64 " bytes, p50 %" PRIu64 " p90 %" PRIu64
-                    " p99 %" PRIu64 " max %" PRIu64 " us\n";
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    printf(form, l->done, l->errors, l->refused, seconds, seconds > 0 ? (double)l->done / seconds : 0,
-           l->bytes, latencies_at(&l->latencies, 0.5), latencies_at(&l->latencies, 0.9),
-           latencies_at(&l->latencies, 0.99), l->latencies.max_us);
-#pragma GCC diagnostic pop
+    double rate = seconds > 0 ? (double)l->done / seconds : 0;
+    uint64_t p50 = latencies_at(&l->latencies, 0.5), p90 = latencies_at(&l->latencies, 0.9);
+    uint64_t p99 = latencies_at(&l->latencies, 0.99), max = l->latencies.max_us;
+    if (!l->o.json) {
+        printf("%" PRIu64 " requests, %" PRIu64 " errors, %" PRIu64 " not 2xx, %.3f s, %.1f/s, ",
+               l->done, l->errors, l->refused, seconds, rate);
+        printf("%" PRIu64 " bytes, p50 %" PRIu64 " p90 %" PRIu64 " p99 %" PRIu64 " max %" PRIu64
+               " us\n",
+               l->bytes, p50, p90, p99, max);
+        return;
+    }
+    printf("{\"requests\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"refused\":%" PRIu64
+           ",\"seconds\":%.3f,",
+           l->done, l->errors, l->refused, seconds);
+    printf("\"rate\":%.1f,\"bytes\":%" PRIu64 ",\"p50_us\":%" PRIu64 ",\"p90_us\":%" PRIu64
+           ",\"p99_us\":%" PRIu64 ",\"max_us\":%" PRIu64 "}\n",
+           rate, l->bytes, p50, p90, p99, max);
 }
 
 static void on_signal(void *user, int signum)
@@ -322,8 +325,10 @@ static bool read_options(struct options *o, int argc, char **argv, struct dial_t
         {"--path", FLAG_TEXT, &o->path, "target of the requests (default /)"},
         {"--host", FLAG_TEXT, &o->host, "Host field (default: --to)"},
         {"--connections", FLAG_NUMBER, &o->connections, "how many at once (default 16)"},
-        {"--seconds", FLAG_NUMBER, &o->seconds, "how long (default: until --requests, or a signal)"},
-        {"--requests", FLAG_NUMBER, &o->requests, "how many in all (default: until --seconds, or a signal)"},
+        {"--seconds", FLAG_NUMBER, &o->seconds,
+         "how long (default: until --requests, or a signal)"},
+        {"--requests", FLAG_NUMBER, &o->requests,
+         "how many in all (default: until --seconds, or a signal)"},
         {"--close", FLAG_SWITCH, &o->close, "a new connection for each request"},
         {"--ws", FLAG_NUMBER, &o->ws, "open so many WebSocket tunnels and hold them"},
         {"--json", FLAG_SWITCH, &o->json, "the result as JSON"},

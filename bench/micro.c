@@ -1,5 +1,6 @@
-/* micro.c — what single pieces of a request's way cost, in ns: a table to look at before and after a
- * change.  Everything is warm here, so these are lower bounds; bench/run.sh measures the whole. */
+/* micro.c — what single pieces of a request's way cost, in ns: a table to look at before and after
+ * a change.  Everything is warm here, so these are lower bounds; bench/run.sh measures the whole.
+ */
 #include <stdio.h>
 #include <time.h>
 
@@ -35,11 +36,12 @@ struct bench {
     char first[4096];
 };
 
-static const char browser[] = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
-                              "Chrome/118.0.0.0 Safari/537.36\r\n"
-                              "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8\r\n"
-                              "Accept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9\r\n"
-                              "Connection: keep-alive\r\nCookie: session=0123456789abcdef0123456789abcdef\r\n\r\n";
+static const char browser[] =
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+    "Chrome/118.0.0.0 Safari/537.36\r\n"
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8\r\n"
+    "Accept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9\r\n"
+    "Connection: keep-alive\r\nCookie: session=0123456789abcdef0123456789abcdef\r\n\r\n";
 
 static uint64_t now_ns(void)
 {
@@ -191,19 +193,23 @@ static const struct piece {
 
 static struct str head_text(struct bench *b, struct str target)
 {
-    return arena_printf(&b->lasting, "GET %.*s HTTP/1.1\r\nHost: gateway.test\r\n%s", STR_ARG(target), browser);
+    return arena_printf(&b->lasting, "GET %.*s HTTP/1.1\r\nHost: gateway.test\r\n%s",
+                        STR_ARG(target), browser);
 }
 
 static void make_heads(struct bench *b)
 {
     const struct ingress_view *v = b->snap->view;
     char exp[13], *signature = arena_get(&b->lasting, 9);
-    struct str exp36 = arena_str(&b->lasting, (struct str){exp, text_put_base36(exp, (uint64_t)b->now + 3600)});
+    struct str exp36 =
+        arena_str(&b->lasting, (struct str){exp, text_put_base36(exp, (uint64_t)b->now + 3600)});
     signature_make(keyring_key(v->keys, 'a'), 'a', STR("locked"), 8000, exp36, signature);
     b->route = (struct signed_route){STR("locked"), exp36, {signature, 9}, 8000};
     b->plain = head_text(b, STR("/sandboxes/open/port/8000/some/page?of=it"));
     b->refused = head_text(b, STR("/sandboxes/nobody/port/8000/some/page"));
-    b->marked = head_text(b, arena_printf(&b->lasting, "/sandboxes/locked/port/8000/%.*s/%.9s/some/page", STR_ARG(exp36), signature));
+    b->marked =
+        head_text(b, arena_printf(&b->lasting, "/sandboxes/locked/port/8000/%.*s/%.9s/some/page",
+                                  STR_ARG(exp36), signature));
     read_head(&b->lasting, b->plain, &b->plain_head);
     read_head(&b->lasting, b->marked, &b->marked_head);
     read_head(&b->lasting, b->refused, &b->refused_head);
@@ -211,12 +217,14 @@ static void make_heads(struct bench *b)
 
 static void make_snapshot(struct bench *b)
 {
-    static char *argv[] = {"--routes", "/dev/null", "--secure-access-keys", "a=MDEyMzQ1Njc4OWFiY2RlZg=="};
+    static char *argv[] = {"--routes", "/dev/null", "--secure-access-keys",
+                           "a=MDEyMzQ1Njc4OWFiY2RlZg=="};
     struct conf_input in = {.argc = sizeof argv / sizeof *argv, .argv = argv};
     struct ingress_settings *s = arena_zero(&b->lasting, sizeof *s);
     enum conf_action action;
     struct str error;
-    if (!conf_load(&ingress_schema, &in, &b->lasting, s, &action, &error) || !ingress_settings_check(s, &b->lasting, &error))
+    if (!conf_load(&ingress_schema, &in, &b->lasting, s, &action, &error) ||
+        !ingress_settings_check(s, &b->lasting, &error))
         fail("the settings");
     b->snap = snapshot_build(&s->core, &ingress_view_maker, &b->lasting, &error);
     if (!b->snap)
@@ -232,14 +240,19 @@ static void ignore_gone(struct worker *w, const struct sandbox *s)
 static void make_table(struct bench *b)
 {
     static const struct endpoint end = {.host = {"10.0.0.5", 8}};
-    const struct sandbox open = {.id = STR("open"), .ends = &end, .nends = 1, .until_unix_s = INT64_MAX};
-    const struct sandbox locked = {
-        .id = STR("locked"), .token = STR("a token"), .ends = &end, .nends = 1, .until_unix_s = INT64_MAX};
+    const struct sandbox open = {
+        .id = STR("open"), .ends = &end, .nends = 1, .until_unix_s = INT64_MAX};
+    const struct sandbox locked = {.id = STR("locked"),
+                                   .token = STR("a token"),
+                                   .ends = &end,
+                                   .nends = 1,
+                                   .until_unix_s = INT64_MAX};
     struct sandbox *records[] = {sandbox_new(&open), sandbox_new(&locked)};
     b->gw.all = &b->gateway;
     b->gw.table = table_new(b->w, ignore_gone);
     b->gateway.by_sandbox = failures_new(16);
-    table_publish(&b->gw.table, 1, (const struct sandbox *const *)records, 2, NULL, 0, true, NULL, NULL, NULL);
+    table_publish(&b->gw.table, 1, (const struct sandbox *const *)records, 2, NULL, 0, true, NULL,
+                  NULL, NULL);
     while (!table_ready(b->gw.table))
         worker_turn(b->w);
     sandbox_unref(records[0]);

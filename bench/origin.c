@@ -1,7 +1,7 @@
-/* origin.c — the fastest origin we can write, for bench/run.sh: it answers every request itself with
- * as many bytes as the path says (/1024, /10485760) and accepts an upgrade and holds it.  It is a
- * user of http_stream in the server role and nothing else, so what it costs is the codec and the
- * kernel; bodies are the same chunk again and again, never copied. */
+/* origin.c — the fastest origin we can write, for bench/run.sh: it answers every request itself
+ * with as many bytes as the path says (/1024, /10485760) and accepts an upgrade and holds it.  It
+ * is a user of http_stream in the server role and nothing else, so what it costs is the codec and
+ * the kernel; bodies are the same chunk again and again, never copied. */
 #include <stdio.h>
 
 #include "base/digest.h"
@@ -189,7 +189,8 @@ static void on_closed(void *user, enum why why)
     worker_bury(r->o->w, recycle, r);
 }
 
-static const struct http_events stream_events = {on_head, on_data, on_end, on_sent, on_fault, on_closed};
+static const struct http_events stream_events = {on_head, on_data,  on_end,
+                                                 on_sent, on_fault, on_closed};
 
 /* ---- sessions */
 
@@ -281,7 +282,8 @@ int main(int argc, char **argv)
     uint64_t port = 0, workers = 1;
     uint16_t bound;
     const struct flag flags[] = {
-        {"--port", FLAG_NUMBER, &port, "port on 127.0.0.1; 0 (default): any free one, which is printed"},
+        {"--port", FLAG_NUMBER, &port,
+         "port on 127.0.0.1; 0 (default): any free one, which is printed"},
         {"--workers", FLAG_NUMBER, &workers, "threads that serve (default 1)"},
         {NULL, FLAG_SWITCH, NULL, NULL},
     };

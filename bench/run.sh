@@ -6,7 +6,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../build/release
-rounds=5 seconds=2 connections=16 tunnels=9000 log=off
+rounds=9 seconds=1 connections=16 tunnels=9000 log=off
 names=(gateway nginx haproxy)
 scenarios=()
 
@@ -83,7 +83,7 @@ start() { # name command ...: in the background, its output in a file
     shift
     "$@" >"$dir/$name.out" 2>&1 </dev/null &
     pid[$name]=$!
-    started+=($!)
+    started+=("$!")
 }
 
 start_origin() {
@@ -143,14 +143,15 @@ load() { # name target flags ...
     "$build/bench/bench-load" --to "127.0.0.1:${port[$name]}" --path "$(path_of "$name" "$target")" "$@"
 }
 
-family() { # pid: itself and its children
-    echo "$1" $(cat "/proc/$1/task/$1/children" 2>/dev/null || true)
+family() { # pid: itself and its children, one a line
+    echo "$1"
+    tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'
 }
 
 cpu_ns() { # name: of all threads of all its processes so far
-    local p files=()
-    for p in $(family "${pid[$1]}"); do files+=(/proc/$p/task/*/schedstat); done
-    awk '{ sum += $1 } END { printf "%.0f", sum }' "${files[@]}"
+    local p
+    for p in $(family "${pid[$1]}"); do cat "/proc/$p/task/"*/schedstat; done |
+        awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
 
 rss_kib() {
@@ -167,69 +168,80 @@ field() { # json name
     sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"
 }
 
-# Rows "name us p50 p99 rate" in a file; one round is every proxy once.
+# A row "us p50 p99 rate" per round in a file per proxy; each round goes the other way round.
 measure() { # scenario target flags ...
-    local scenario=$1 target=$2 round name before after out
+    local scenario=$1 target=$2 round name order before after out
     shift 2
-    : >"$dir/$scenario.rows"
-    for name in "${names[@]}"; do load "$name" "$target" --seconds 1 "$@" >/dev/null; done
+    for name in "${names[@]}"; do
+        : >"$dir/$scenario.$name"
+        load "$name" "$target" --seconds 1 "$@" >/dev/null
+    done
     for round in $(seq "$rounds"); do
-        for name in "${names[@]}"; do
+        order=("${names[@]}")
+        [ $((round % 2)) = 1 ] || order=(haproxy nginx gateway)
+        for name in "${order[@]}"; do
             before=$(cpu_ns "$name")
             out=$(load "$name" "$target" --seconds "$seconds" --json "$@") ||
                 { echo "$scenario, $name: $out" >&2; exit 1; }
             after=$(cpu_ns "$name")
-            awk -v n="$name" -v ns=$((after - before)) -v r="$(field "$out" requests)" -v a="$(field "$out" p50_us)" \
+            awk -v ns=$((after - before)) -v r="$(field "$out" requests)" -v a="$(field "$out" p50_us)" \
                 -v b="$(field "$out" p99_us)" -v c="$(field "$out" rate)" \
-                'BEGIN { printf "%s %.3f %d %d %.0f\n", n, ns / 1000 / r, a, b, c }' >>"$dir/$scenario.rows"
+                'BEGIN { printf "%.3f %d %d %.0f\n", ns / 1000 / r, a, b, c }' >>"$dir/$scenario.$name"
         done
     done
 }
 
-median() { # column, rows on stdin
-    awk -v c="$1" '{ print $c }' | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+sorted() { # column file
+    awk -v c="$1" '{ print $c }' "$2" | sort -g
 }
 
-table() { # scenario title unit
-    local scenario=$1 name us best='' rows
-    declare -A of
-    printf '\n%s\n%-10s %10s %21s %9s %9s %9s\n' "$2" '' "$3" 'min .. max' 'p50 us' 'p99 us' 'req/s'
+median() { # of sorted numbers on stdin
+    awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+}
+
+table() { # scenario title
+    local name f
+    printf '\n%s\n%-10s %11s %19s %9s %9s %9s\n' "$2" '' 'us/request' 'min .. max' 'p50 us' 'p99 us' 'req/s'
     for name in "${names[@]}"; do
-        rows=$(grep "^$name " "$dir/$scenario.rows")
-        us=$(median 2 <<<"$rows")
-        of[$name]=$us
-        printf '%-10s %10.2f %21s %9d %9d %9.0f\n' "$name" "$us" \
-            "$(awk '{ print $2 }' <<<"$rows" | sort -n | awk 'NR == 1 { a = $1 } { b = $1 } END { printf "%.2f .. %.2f", a, b }')" \
-            "$(median 3 <<<"$rows")" "$(median 4 <<<"$rows")" "$(median 5 <<<"$rows")"
+        f=$dir/$1.$name
+        printf '%-10s %11.2f %19s %9.0f %9.0f %9.0f\n' "$name" "$(sorted 1 "$f" | median)" \
+            "$(sorted 1 "$f" | awk 'NR == 1 { a = $1 } { b = $1 } END { printf "%.2f .. %.2f", a, b }')" \
+            "$(sorted 2 "$f" | median)" "$(sorted 3 "$f" | median)" "$(sorted 4 "$f" | median)"
     done
-    best=$(printf '%s\n' "${of[nginx]}" "${of[haproxy]}" | sort -n | head -1)
-    awk -v a="${of[gateway]}" -v b="$best" 'BEGIN { printf "gateway / better peer: %.2f\n", a / b }'
+    for name in nginx haproxy; do
+        printf 'gateway / %-8s %.3f\n' "$name" \
+            "$(paste "$dir/$1.gateway" "$dir/$1.$name" | awk '{ print $1 / $5 }' | sort -g | median)"
+    done
 }
 
 idle_tunnels() {
-    local name before after holder out best=''
+    local name before after holder
     declare -A each
     printf '\n%s idle WebSocket tunnels\n%-10s %12s %12s %14s\n' "$tunnels" '' 'KiB before' 'KiB with' 'KiB a tunnel'
     for name in "${names[@]}"; do
         load "$name" /16 --requests 100 >/dev/null
         before=$(rss_kib "$name")
-        load "$name" /ws --ws "$tunnels" --connections 64 >"$dir/tunnels.out" 2>&1 &
+        : >"$dir/tunnels.out"
+        "$build/bench/bench-load" --to "127.0.0.1:${port[$name]}" --path "$(path_of "$name" /ws)" --ws "$tunnels" \
+            --connections 64 >"$dir/tunnels.out" 2>&1 &
         holder=$!
-        started+=($holder)
+        started+=("$holder")
         until grep -q holding "$dir/tunnels.out"; do
-            kill -0 $holder 2>/dev/null || { echo "$name: $(cat "$dir/tunnels.out")" >&2; exit 1; }
+            kill -0 "$holder" 2>/dev/null || { echo "$name: $(cat "$dir/tunnels.out")" >&2; exit 1; }
             sleep 0.1
         done
         sleep 1
         after=$(rss_kib "$name")
-        kill $holder
-        wait $holder || { echo "$name: $(cat "$dir/tunnels.out")" >&2; exit 1; }
+        kill "$holder"
+        wait "$holder" || { echo "$name: $(cat "$dir/tunnels.out")" >&2; exit 1; }
         each[$name]=$(awk -v a="$before" -v b="$after" -v n="$tunnels" 'BEGIN { printf "%.2f", (b - a) / n }')
         printf '%-10s %12d %12d %14s\n' "$name" "$before" "$after" "${each[$name]}"
         sleep 1
     done
-    best=$(printf '%s\n' "${each[nginx]}" "${each[haproxy]}" | sort -n | head -1)
-    awk -v a="${each[gateway]}" -v b="$best" 'BEGIN { printf "gateway / better peer: %.2f\n", a / b }'
+    for name in nginx haproxy; do
+        awk -v n="$name" -v a="${each[gateway]}" -v b="${each[$name]}" \
+            'BEGIN { printf "gateway / %-8s %.3f\n", n, a / b }'
+    done
 }
 
 echo "access log: $log; $connections connections, $rounds rounds of $seconds s; CPU of the proxy's own processes"
@@ -239,13 +251,13 @@ for scenario in "${scenarios[@]}"; do
     case $scenario in
     keepalive)
         measure keepalive /1024 --connections "$connections"
-        table keepalive '1 KB, connections kept' 'us/request' ;;
+        table keepalive '1 KB, connections kept' ;;
     close)
         measure close /1024 --connections "$connections" --close
-        table close '1 KB, a new connection for each request' 'us/request' ;;
+        table close '1 KB, a new connection for each request' ;;
     bulk)
         measure bulk /10485760 --connections 4
-        table bulk '10 MiB' 'us/request' ;;
+        table bulk '10 MiB' ;;
     idle)
         stop_all # memory is compared on fresh processes
         start_proxies

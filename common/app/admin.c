@@ -101,9 +101,10 @@ static void serve(struct visit *v)
         answer(v, status, v->page->type, body);
         return;
     }
-    v->collecting = true;
     v->parts = mem_new(app_nworkers(v->ad->app) * sizeof *v->parts);
-    app_collect(v->ad->app, v->page->part, v->parts, sizeof *v->parts, on_parts, v);
+    v->collecting = app_collect(v->ad->app, v->page->part, v->parts, sizeof *v->parts, on_parts, v);
+    if (!v->collecting)
+        answer(v, 503, "text/plain; charset=utf-8", STR("stopping\n"));
 }
 
 static void on_head(void *user, struct http_head *head, bool end)

@@ -43,6 +43,8 @@ struct app {
     bool opening;      /* the workers were told to listen */
     unsigned closed;   /* workers that do not listen yet */
     unsigned draining; /* workers that have not reported yet */
+    unsigned collections; /* app_collect() under way */
+    bool drained;         /* the workers stop as soon as nobody asks them anything */
     struct timer deadline, remind;
     void *product_data;
 };
@@ -126,6 +128,16 @@ struct collection {
     } asks[];
 };
 
+/* Not while a question is on its way: it would come to a worker that is gone. */
+static void stop_when_done(struct app *app)
+{
+    if (!app->drained || app->collections > 0)
+        return;
+    for (unsigned i = 0; i < app->nworkers; i++)
+        worker_stop(app->workers[i]);
+    worker_stop(app->main);
+}
+
 static void on_collected(struct worker *w, struct post *p)
 {
     (void)w;
@@ -134,6 +146,8 @@ static void on_collected(struct worker *w, struct post *p)
     if (--c->left > 0)
         return;
     c->done(c->user);
+    c->app->collections--;
+    stop_when_done(c->app);
     mem_free(c);
 }
 
@@ -145,9 +159,12 @@ static void on_ask(struct worker *w, struct post *p)
     worker_post(a->c->app->main, &a->back);
 }
 
-void app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
+bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
                  void *user)
 {
+    if (app->drained)
+        return false;
+    app->collections++;
     struct collection *c = mem_new(sizeof *c + app->nworkers * sizeof *c->asks);
     c->each = each;
     c->done = done;
@@ -160,6 +177,7 @@ void app_collect(struct app *app, void (*each)(struct worker *w, void *arg), voi
         c->asks[i].there.run = on_ask;
         worker_post(app->workers[i], &c->asks[i].there);
     }
+    return true;
 }
 
 /* ---- sockets */
@@ -384,9 +402,8 @@ static void on_worker_drained(struct worker *w, struct post *p)
     if (--app->draining > 0)
         return;
     timer_clear(app->main, &app->deadline);
-    for (unsigned i = 0; i < app->nworkers; i++)
-        worker_stop(app->workers[i]);
-    worker_stop(app->main);
+    app->drained = true;
+    stop_when_done(app);
 }
 
 static void on_drained(void *user)

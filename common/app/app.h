@@ -63,8 +63,9 @@ struct app_times {
 };
 struct app_times app_times(const struct app *app);
 
-/* Runs each(w, arg of worker i) on every serving worker's loop, then done(user) on the main one. */
-void app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
+/* Runs each(w, arg of worker i) on every serving worker's loop, then done(user) on the main one, after this has returned.  False: the
+ * workers are about to stop. */
+bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
                  void *user);
 
 #endif

@@ -245,10 +245,28 @@ static void take_used(struct buf *b, struct chunk *c, size_t n)
     buf_ref(b, c, p, n);
 }
 
+/* The usual case of a write: b ends where the current chunk is filled up to, and there is room. */
+static bool append(struct buf *b, const void *p, size_t n)
+{
+    struct chunk *c = b->pool->current[ORDINARY];
+    struct slice *last = last_slice(b);
+    if (!last || last->chunk != c || c->size - c->used < n)
+        return false;
+    uint8_t *at = chunk_bytes(c) + c->used;
+    if (last->p + last->n != at)
+        return false;
+    memcpy(at, p, n);
+    c->used += (uint32_t)n;
+    grow_last(b, n);
+    return true;
+}
+
 void buf_write(struct buf *b, const void *p, size_t n)
 {
     assert(!b->pool->reserved);
     const uint8_t *from = p;
+    if (n > 0 && append(b, p, n))
+        return;
     while (n > 0) {
         struct chunk *c = current_chunk(b->pool, ORDINARY, 1);
         size_t room = c->size - c->used, part = n < room ? n : room;

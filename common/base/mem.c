@@ -104,9 +104,14 @@ static void *some(void *p)
     abort();
 }
 
+/* calloc() has the pages of a large block zeroed by the kernel, but does not look into the thread's
+ * cache of small ones. */
 void *mem_new(size_t n)
 {
-    return some(calloc(1, n ? n : 1));
+    enum { SMALL = 1024 };
+    if (n > SMALL)
+        return some(calloc(1, n));
+    return memset(some(malloc(n ? n : 1)), 0, n);
 }
 
 void *mem_renew(void *p, size_t n)

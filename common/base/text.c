@@ -54,27 +54,28 @@ bool text_base36(struct str s, uint64_t *ret)
     return read_digits(s, 36, UINT64_MAX, ret);
 }
 
-static size_t put_digits(char *out, uint64_t v, unsigned base)
-{
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    char backwards[64];
-    size_t n = 0;
-    do
-        backwards[n++] = digits[v % base];
-    while ((v /= base) != 0);
-    for (size_t i = 0; i < n; i++)
-        out[i] = backwards[n - 1 - i];
-    return n;
-}
+/* Both bases as constants: a division by one is a multiplication, and each line of the log has some
+ * thirty digits. */
 
 size_t text_put_base36(char out[13], uint64_t v)
 {
-    return put_digits(out, v, 36);
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    size_t n = 1;
+    for (uint64_t rest = v; rest >= 36; rest /= 36)
+        n++;
+    for (size_t i = n; i-- > 0; v /= 36)
+        out[i] = digits[v % 36];
+    return n;
 }
 
 size_t text_put_u64(char out[20], uint64_t v)
 {
-    return put_digits(out, v, 10);
+    size_t n = 1;
+    for (uint64_t rest = v; rest >= 10; rest /= 10)
+        n++;
+    for (size_t i = n; i-- > 0; v /= 10)
+        out[i] = (char)('0' + v % 10);
+    return n;
 }
 
 void text_put_hex(char *out, const void *p, size_t n)

@@ -123,8 +123,13 @@ static bool reusable(const struct h1 *h)
 
 void h1_settle(struct h1 *h)
 {
-    if (!h->has_stream || h->closing || h->out != OUT_DONE)
+    if (h->closing || h->out != OUT_DONE)
         return;
+    if (!h->has_stream) { /* lingering: over when neither side has anything to say */
+        if (h->peer_eof && conn_unsent(h->s.conn) == 0)
+            h1_close_conn(h, WHY_OK);
+        return;
+    }
     if (!input_complete(h) && (!h->s.server || h->in == IN_TUNNEL))
         return;
     /* a close would lose what the kernel has not taken: fill() will be asked again.  Only a request

@@ -434,7 +434,10 @@ static void server_eof(struct h1 *h)
     case IN_DISCARD:
         if (h->out == OUT_CUT || (h->has_stream && h->out != OUT_WAIT))
             return; /* an answer is still on its way */
-        h1_close(h, h->has_stream ? WHY_CLIENT_GONE : WHY_OK);
+        if (h->has_stream)
+            h1_close(h, WHY_CLIENT_GONE);
+        else
+            h1_settle(h);
         return;
     case IN_IDLE:
         h1_close(h, WHY_OK);

@@ -330,6 +330,13 @@ static size_t fill_body(struct h1 *h, struct buf *out, size_t max)
     return n;
 }
 
+/* Nothing follows this answer on the connection, and nothing more is to come: FIN can go with its
+ * last bytes. */
+static bool is_last(const struct h1 *h)
+{
+    return h->s.server && !h->we_keep && h->in == IN_DONE;
+}
+
 static void fill_end(struct h1 *h, struct buf *out)
 {
     if (h->out_coding == CODING_CHUNKED) {
@@ -340,7 +347,7 @@ static void fill_end(struct h1 *h, struct buf *out)
     }
     h->trailers = NULL;
     h->out = OUT_DONE;
-    if (h->out_coding == CODING_RAW)
+    if (h->out_coding == CODING_RAW || is_last(h))
         conn_finish(h->s.conn);
 }
 

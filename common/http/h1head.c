@@ -3,6 +3,7 @@
  * no part: rules.c decides that. */
 #include "http/h1head.h"
 
+#include <assert.h>
 #include <llhttp.h>
 
 #include "base/text.h"
@@ -123,17 +124,30 @@ static void trim_values(struct collect *c)
     }
 }
 
-static bool run_llhttp(struct collect *c, struct str block)
+/* A parser behind the start line.  Each thread keeps one to copy, because getting there costs as
+ * much as reading a few fields; it is never changed again. */
+static const llhttp_t *behind_start_line(void)
 {
     static const char start[] = "GET / HTTP/1.1\r\n";
+    static _Thread_local llhttp_t parser;
+    static _Thread_local bool there;
+    if (there)
+        return &parser;
+    llhttp_init(&parser, HTTP_REQUEST, collect_settings());
+    /* both lengths and codings are judged by rules.c, in responses with another outcome */
+    llhttp_set_lenient_chunked_length(&parser, 1);
+    there = llhttp_execute(&parser, start, sizeof start - 1) == HPE_OK;
+    assert(there);
+    return &parser;
+}
+
+static bool run_llhttp(struct collect *c, struct str block)
+{
     c->n = 0;
     c->in_field = false;
-    llhttp_init(&c->parser, HTTP_REQUEST, collect_settings());
-    /* both lengths and codings are judged by rules.c, in responses with another outcome */
-    llhttp_set_lenient_chunked_length(&c->parser, 1);
+    c->parser = *behind_start_line();
     c->parser.data = c;
-    return llhttp_execute(&c->parser, start, sizeof start - 1) == HPE_OK &&
-           llhttp_execute(&c->parser, block.p, block.n) == HPE_PAUSED;
+    return llhttp_execute(&c->parser, block.p, block.n) == HPE_PAUSED;
 }
 
 /* Tabs at the end of a line become blanks: the same to RFC 9110 section 5.6.3, but not to llhttp 8

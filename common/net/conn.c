@@ -1,16 +1,18 @@
 /* conn.c — the life of a TCP connection over libuv.  Reading stays on and what the codec leaves is offered again; output is pulled
- * when the kernel can take it, one write in flight at most.  Traps U1 to U8, U15, U17, U21 of DESIGN 18.1 are dealt with here and
- * nowhere else. */
+ * when the kernel can take it, one write in flight at most.  libuv says when; the bytes go through recv() and send(), which cost less
+ * than its read() and write() and know MSG_MORE.  Traps U1 to U8, U15, U17, U21 of DESIGN 18.1 are dealt with here and nowhere else. */
 #include "net/conn.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/listen.h"
 
-enum { FILL_BYTES = 65536, ROUNDS = 4, IOVS = 64 };
+enum { FILL_BYTES = 65536, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
 
 static void on_close(uv_handle_t *h)
 {
@@ -36,10 +38,20 @@ static bool begin_closing(struct conn *c, enum why why)
     return true;
 }
 
+/* close() sends what the kernel was told to hold, but throws it away if something of the peer's lies unread. */
+static void let_go(struct conn *c)
+{
+    int unread = 0;
+    if (c->held && (ioctl(c->fd, FIONREAD, &unread) < 0 || unread > 0))
+        shutdown(c->fd, SHUT_WR);
+}
+
 void conn_close(struct conn *c, enum why why)
 {
-    if (begin_closing(c, why))
-        uv_close((uv_handle_t *)&c->tcp, on_close);
+    if (!begin_closing(c, why))
+        return;
+    let_go(c);
+    uv_close((uv_handle_t *)&c->tcp, on_close);
 }
 
 void conn_reset(struct conn *c, enum why why)
@@ -64,13 +76,12 @@ static size_t read_bound(const struct conn *c)
     return c->bulk ? CHUNK_BULK_BYTES : CHUNK_BYTES;
 }
 
+/* No memory for libuv: that makes it tell us that there is something to read, and read nothing. */
 static void on_alloc(uv_handle_t *h, size_t wish, uv_buf_t *ret)
 {
+    (void)h;
     (void)wish;
-    struct conn *c = h->data;
-    size_t room;
-    uint8_t *p = buf_reserve(c->w->pool, c->bulk, &room);
-    *ret = uv_buf_init((char *)p, (unsigned)room);
+    *ret = uv_buf_init(NULL, 0);
 }
 
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b);
@@ -106,23 +117,50 @@ static void offer(struct conn *c)
     update_reading(c);
 }
 
+static void read_end(struct conn *c)
+{
+    c->eof = true;
+    c->reading = false;
+    uv_read_stop((uv_stream_t *)&c->tcp); /* or it would be told again and again (U5) */
+    offer(c);
+}
+
+/* True: the chunk was filled, there may be more. */
+static bool read_some(struct conn *c)
+{
+    size_t room;
+    uint8_t *p = buf_reserve(c->w->pool, c->bulk, &room);
+    ssize_t n;
+    do
+        n = recv(c->fd, p, room, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    int err = errno;
+    buf_commit(&c->in, n > 0 ? (size_t)n : 0);
+    if (n > 0)
+        offer(c);
+    else if (n == 0)
+        read_end(c);
+    else if (err != EAGAIN)
+        conn_close(c, gone(c));
+    return n > 0 && (size_t)n == room;
+}
+
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
 {
     struct conn *c = s->data;
-    if (b->base) /* an end that poll itself reports comes without */
-        buf_commit(&c->in, n > 0 ? (size_t)n : 0);
-    if (n > 0) {
-        offer(c);
-        return;
-    }
-    if (n == UV_EOF) {
+    (void)b;
+    if (n == UV_EOF) { /* poll itself reports the end */
         c->eof = true;
         c->reading = false; /* libuv stopped by itself (U5) */
         offer(c);
         return;
     }
-    if (n < 0)
+    if (n < 0 && n != UV_ENOBUFS) {
         conn_close(c, gone(c));
+        return;
+    }
+    for (int i = 0; i < READS && c->reading && !c->closing && read_some(c); i++)
+        ;
 }
 
 static void on_written(uv_write_t *w, int status)
@@ -168,22 +206,42 @@ static void fly(struct conn *c)
         mem_free(iov);
 }
 
+/* What send() says, for as much of out as one call takes.  The last bytes wait for FIN, so that both go in one segment: send_fin() or
+ * conn_close() follows as soon as fill() has nothing more. */
+static ssize_t send_out(struct conn *c)
+{
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (c->finishing ? MSG_MORE : 0);
+    const struct slice *first = c->out.head;
+    char joined[JOIN_BYTES];
+    uv_buf_t iov[IOVS];
+    c->held = c->finishing;
+    if (!first->next)
+        return send(c->fd, first->p, first->n, flags);
+    if (c->out.len <= sizeof joined) { /* copying a little costs less than a list */
+        buf_peek(&c->out, joined, c->out.len);
+        return send(c->fd, joined, c->out.len, flags);
+    }
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = make_iov(&c->out, iov, IOVS)};
+    return sendmsg(c->fd, &msg, flags);
+}
+
 /* False: nothing more can go now. */
 static bool write_out(struct conn *c)
 {
     while (c->out.len > 0) {
-        uv_buf_t iov[IOVS];
-        int n = uv_try_write((uv_stream_t *)&c->tcp, iov, make_iov(&c->out, iov, IOVS));
-        if (n < 0 && n != UV_EAGAIN) {
+        ssize_t n = send_out(c);
+        if (n > 0) {
+            buf_drop(&c->out, (size_t)n);
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN) {
             conn_close(c, gone(c));
             return false;
         }
-        if (n > 0)
-            buf_drop(&c->out, (size_t)n);
-        if (c->out.len > 0 && n <= 0) {
-            fly(c);
-            return false;
-        }
+        fly(c);
+        return false;
     }
     vanish_note(c);
     return true;
@@ -194,9 +252,8 @@ static void send_fin(struct conn *c)
     if (!c->finishing || c->fin_sent)
         return;
     c->fin_sent = true;
-    uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0)
-        shutdown(fd, SHUT_WR); /* nothing is queued, so libuv has no say in it */
+    c->held = false;
+    shutdown(c->fd, SHUT_WR); /* nothing is queued, so libuv has no say in it */
 }
 
 /* One conn's share of the output; what is left after a few rounds waits a turn (fairness). */
@@ -257,6 +314,7 @@ struct conn *conn_accept(struct worker *w, int fd, const struct sockaddr *peer, 
                          bool surplus)
 {
     struct conn *c = conn_new(w, peer);
+    c->fd = fd;
     c->info.listener = listener;
     c->info.surplus = surplus;
     c->gate = gate;
@@ -287,11 +345,10 @@ static void on_connect(uv_connect_t *r, int status)
 
 static int start_connect(struct conn *c, const struct sockaddr *to)
 {
-    uv_os_fd_t fd;
-    int err = uv_fileno((uv_handle_t *)&c->tcp, &fd);
+    int err = uv_fileno((uv_handle_t *)&c->tcp, &c->fd);
     if (err < 0)
         return err;
-    conn_socket_options(fd);
+    conn_socket_options(c->fd);
     uv_connect_t *r = mem_new(sizeof *r);
     r->data = c;
     err = uv_tcp_connect(r, &c->tcp, to, on_connect);

@@ -20,6 +20,7 @@ struct conn {
     struct buf in;  /* read, not taken */
     struct buf out; /* made by fill(), not taken by the kernel */
     uv_write_t *flying;
+    int fd; /* of tcp */
     uint64_t last_write_ms;
     struct accept_gate *gate; /* to be told at the end, or NULL */
     union addr peer;
@@ -34,6 +35,7 @@ struct conn {
     bool eof_told : 1;
     bool finishing : 1;
     bool fin_sent : 1;
+    bool held : 1; /* the kernel was told that more follows: FIN */
     bool bulk : 1;
 };
 

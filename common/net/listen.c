@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/tcp.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ struct listener {
     struct timer retry; /* after the descriptors ran out (U14) */
     int fd;
     uint16_t port;
-    bool paused, stopping;
+    bool stopping;
 };
 
 void accept_gate_init(struct accept_gate *g, int64_t max, int64_t surplus)
@@ -114,18 +115,29 @@ static bool accept_one(struct listener *l)
     return false;
 }
 
+/* How many connections wait.  An accept() that finds none costs more than one that does, so it is asked for first; where the kernel
+ * does not say, one, and poll tells of the next. */
+static unsigned waiting(const struct listener *l)
+{
+    struct tcp_info i;
+    socklen_t n = sizeof i;
+    if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &i, &n) < 0 || i.tcpi_unacked == 0)
+        return 1;
+    return i.tcpi_unacked < ACCEPTS_A_TURN ? i.tcpi_unacked : ACCEPTS_A_TURN;
+}
+
 static void on_poll(uv_poll_t *p, int status, int events)
 {
     (void)status;
     (void)events;
     struct listener *l = p->data;
-    for (int i = 0; i < ACCEPTS_A_TURN && accept_one(l); i++)
+    for (unsigned n = waiting(l); n > 0 && accept_one(l); n--)
         ;
 }
 
 static void watch(struct listener *l)
 {
-    if (l->paused || l->stopping)
+    if (l->stopping)
         return;
     uv_poll_start(&l->poll, UV_READABLE, on_poll);
 }
@@ -155,9 +167,21 @@ struct listener *listener_start(struct worker *w, int fd, struct accept_gate *ga
 
 static void on_close(uv_handle_t *h)
 {
-    struct listener *l = h->data;
-    close(l->fd);
-    mem_free(l);
+    mem_free(h->data);
+}
+
+/* The kernel completes handshakes until the socket is closed, and resets then what nobody has accepted.  So SYNs are dropped before:
+ * who is dropped asks again and is refused. */
+void listener_ebb(struct listener *l)
+{
+    enum { FLAGS = 13, SYN = 2 }; /* of the TCP header, where a socket's filter begins to read */
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER, &(struct sock_fprog){sizeof code / sizeof *code, code}, sizeof(struct sock_fprog));
 }
 
 void listener_stop(struct listener *l)
@@ -168,14 +192,5 @@ void listener_stop(struct listener *l)
     timer_clear(l->w, &l->retry);
     uv_poll_stop(&l->poll);
     uv_close((uv_handle_t *)&l->poll, on_close);
-}
-
-void listener_pause(struct listener *l, bool paused)
-{
-    if (paused == l->paused)
-        return;
-    l->paused = paused;
-    if (paused)
-        uv_poll_stop(&l->poll);
-    watch(l);
+    close(l->fd);
 }

@@ -27,9 +27,9 @@ int listen_bind(const struct sockaddr *addr, union addr *ret_bound, struct arena
  * user must conn_attach() before it returns.  gate may be NULL (admin). */
 struct listener *listener_start(struct worker *w, int fd, struct accept_gate *gate, void (*accept)(void *user, struct conn *c),
                                 void *user);
+/* From now on no connection begins; those that have begun are still accepted.  listener_stop() follows when they have had the time. */
+void listener_ebb(struct listener *l);
 /* Accepts what is queued, then closes. */
 void listener_stop(struct listener *l);
-/* While paused nothing is accepted: the memory cap (B7). */
-void listener_pause(struct listener *l, bool paused);
 
 #endif

@@ -153,7 +153,8 @@ static void make_facts(struct exchange *x, const struct http_head *head)
 /* True: this request is one too many (B7).  The product's own pages are answered all the same. */
 static bool too_many(struct exchange *x)
 {
-    if (!x->facts.client->surplus && !proxy_overloaded(x->p))
+    bool fresh = x->client->session->exchanges == 1;
+    if (!x->facts.client->surplus && !proxy_overloaded(x->p, fresh))
         return false;
     counter_add(&x->p->metrics->overload, 1);
     x->client->session->ops->drain(x->client->session); /* the connection ends with this answer */
@@ -183,7 +184,8 @@ static void down_head(void *user, struct http_head *head, bool end)
     x->request_end = end;
     if (x->own_reply)
         return; /* too late: the 408 is on its way */
-    x->t_head = worker_now_us(x->p->w);
+    /* mostly it came whole: then another look at the clock tells nothing */
+    x->t_head = worker_now(x->p->w) == x->since_ms ? x->t_start : worker_now_us(x->p->w);
     make_facts(x, head);
     decide(x);
 }
@@ -256,7 +258,9 @@ static void down_sent(void *user, size_t n)
 static void down_fault(void *user, const struct http_fault *fault)
 {
     struct exchange *x = user;
-    exchange_fail(x, WHY_CLIENT_PROTOCOL, fault);
+    bool memory = fault->status == 503;
+    counter_add(&x->p->metrics->overload, memory);
+    exchange_fail(x, memory ? WHY_OVERLOAD : WHY_CLIENT_PROTOCOL, fault);
 }
 
 static void down_closed(void *user, enum why why)
@@ -265,8 +269,9 @@ static void down_closed(void *user, enum why why)
     x->down = NULL;
     if (x->why == WHY_OK)
         x->why = why;
-    if (why == WHY_OK && x->up && x->up_end && x->request_passed) {
-        exchange_enter(x, X_CLOSING); /* the rest of the request leaves, then its connection is kept */
+    if (why == WHY_OK && x->up && x->up_end && x->request_passed) { /* the rest of the request leaves */
+        if (!x->tunnel)
+            exchange_enter(x, X_CLOSING);
         return;
     }
     upstream_drop(x, why == WHY_OK ? WHY_CLIENT_GONE : why);
@@ -279,8 +284,9 @@ void exchange_accept(void *user, struct session *s, struct http_stream *down)
 {
     struct client *c = user;
     struct proxy *p = c->p;
-    struct exchange *x = mem_new(sizeof *x);
+    struct exchange *x = mem_renew(NULL, sizeof *x);
     (void)s;
+    memset(x, 0, offsetof(struct exchange, first)); /* the arena's block need not be zero */
     x->p = p;
     x->client = c;
     x->down = down;

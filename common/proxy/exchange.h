@@ -9,7 +9,7 @@
 #include "net/worker.h"
 #include "proxy/proxy.h"
 
-enum { REPLAY_BYTES = 65536, FIRST_ARENA_BYTES = 1536, CONTINUE_MS = 1000, HANDSHAKE_MS = 45000 /* contract ingress 9.2 */ };
+enum { REPLAY_BYTES = 65536, FIRST_ARENA_BYTES = 2560, CONTINUE_MS = 1000, HANDSHAKE_MS = 45000 /* contract ingress 9.2 */ };
 
 /* A client's connection. */
 struct client {
@@ -29,8 +29,8 @@ struct proxy {
     struct proxy_metrics *metrics;
     struct listener *listeners[4];
     unsigned nlisteners;
-    struct timer pressure; /* while listeners pause */
-    bool paused, draining;
+    struct timer ebb; /* until handshakes that had begun are over */
+    bool draining;
     void (*drained)(void *user);
     void *drained_user;
     uint8_t random[1024]; /* request ids are cut from it */
@@ -103,7 +103,9 @@ void exchange_abort(struct exchange *x, enum why why);
 /* proxy.c */
 struct str proxy_http_date(struct proxy *p);
 void proxy_random(struct proxy *p, uint8_t out[16]);
-bool proxy_overloaded(struct proxy *p);
+/* Memory (B7): above 7/8 of the cap the first request of a connection is refused and idle origin connections go, above the cap every
+ * new request is. */
+bool proxy_overloaded(struct proxy *p, bool fresh);
 void proxy_check_drained(struct proxy *p);
 /* The id of this exchange: the client's if it is a good one, else a new one (contract ingress 6.2). */
 void exchange_name(struct exchange *x);

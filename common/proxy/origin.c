@@ -40,6 +40,7 @@ struct origins {
     struct worker *w;
     struct origin_rules rules;
     struct map *pools;
+    struct origin_pool *last; /* looked up last, while it is in the map: an exchange asks twice */
     struct list by_age; /* idle ones, oldest first */
     unsigned idle, open;
 };
@@ -54,9 +55,16 @@ struct origins *origins_new(struct worker *w, const struct origin_rules *rules)
     return o;
 }
 
+static struct origin_pool *pool_find(struct origins *o, struct str name)
+{
+    if (!o->last || !str_eq(o->last->name, name))
+        o->last = map_get(o->pools, name);
+    return o->last;
+}
+
 static struct origin_pool *pool_get(struct origins *o, struct str name)
 {
-    struct origin_pool *p = map_get(o->pools, name);
+    struct origin_pool *p = pool_find(o, name);
     if (p)
         return p;
     p = mem_new(sizeof *p + name.n);
@@ -65,15 +73,23 @@ static struct origin_pool *pool_get(struct origins *o, struct str name)
     list_init(&p->idle);
     list_init(&p->users);
     map_put(o->pools, p->name, p);
+    o->last = p;
     return p;
+}
+
+static void pool_forget(struct origins *o, struct origin_pool *p)
+{
+    if (o->last == p)
+        o->last = NULL;
+    map_del(o->pools, p->name);
 }
 
 static void pool_settle(struct origins *o, struct origin_pool *p)
 {
     if (p->nconns > 0 || !list_empty(&p->users))
         return;
-    if (map_get(o->pools, p->name) == p) /* a purged one has left the map */
-        map_del(o->pools, p->name);
+    if (pool_find(o, p->name) == p) /* a purged one has left the map */
+        pool_forget(o, p);
     mem_free(p);
 }
 
@@ -175,7 +191,7 @@ static bool same_to(const struct dial_to *a, const struct dial_to *b)
 
 struct http_stream *origin_reuse(struct origins *o, struct str pool, const struct dial_to *to)
 {
-    struct origin_pool *p = map_get(o->pools, pool);
+    struct origin_pool *p = pool_find(o, pool);
     struct http_stream *s;
     if (!p)
         return NULL;
@@ -263,10 +279,10 @@ static void close_all_idle(struct origin_pool *p)
 
 void origin_purge(struct origins *o, struct str name)
 {
-    struct origin_pool *p = map_get(o->pools, name);
+    struct origin_pool *p = pool_find(o, name);
     if (!p)
         return;
-    map_del(o->pools, name); /* whoever comes by this name later gets a pool of his own */
+    pool_forget(o, p); /* whoever comes by this name later gets a pool of his own */
     p->over = true;
     p->nconns++; /* stays while we walk it */
     close_all_idle(p);

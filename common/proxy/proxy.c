@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "proxy/exchange.h"
 
-enum { PRESSURE_MS = 250, VIEW_METHOD_BYTES = 32 };
+enum { VIEW_METHOD_BYTES = 32, EBB_MS = 100 };
 
 static const char *const state_texts[] = {
 #define X(id, text, timeout) text,
@@ -46,38 +46,14 @@ void proxy_accept(void *user, struct conn *conn)
         c->session->ops->drain(c->session);
 }
 
-/* ---- memory (B7): above 7/8 of the cap listeners pause, above the cap new exchanges are refused */
-
-static void pause_listeners(struct proxy *p, bool paused)
+/* Listeners go on accepting: who waits in a queue is not refused, and a health page that is not answered ends the process. */
+bool proxy_overloaded(struct proxy *p, bool fresh)
 {
-    if (p->paused == paused)
-        return;
-    p->paused = paused;
-    for (unsigned i = 0; i < p->nlisteners; i++)
-        listener_pause(p->listeners[i], paused);
-    if (paused)
-        origin_drain(p->origins);
-}
-
-static void on_pressure(struct timer *t)
-{
-    struct proxy *p = container_of(t, struct proxy, pressure);
-    bool high = worker_held(p->w) > p->rules.max_memory / 8 * 7;
-    pause_listeners(p, high);
-    if (high)
-        timer_set(p->w, t, PRESSURE_MS);
-}
-
-bool proxy_overloaded(struct proxy *p)
-{
-    if (p->rules.max_memory == 0)
+    size_t cap = p->rules.max_memory, now = worker_held(p->w);
+    if (cap == 0 || now <= cap / 8 * 7)
         return false;
-    size_t now = worker_held(p->w);
-    if (now > p->rules.max_memory / 8 * 7 && !p->paused) {
-        pause_listeners(p, true);
-        timer_set(p->w, &p->pressure, PRESSURE_MS);
-    }
-    return now > p->rules.max_memory;
+    origin_drain(p->origins);
+    return fresh || now > cap;
 }
 
 /* ---- small things exchanges need */
@@ -102,6 +78,8 @@ void proxy_random(struct proxy *p, uint8_t out[16])
     memcpy(out, p->random + p->random_left, 16);
 }
 
+static void on_ebb(struct timer *t);
+
 /* ---- life */
 
 struct proxy *proxy_new(struct worker *w, const struct proxy_rules *rules)
@@ -115,7 +93,7 @@ struct proxy *proxy_new(struct worker *w, const struct proxy_rules *rules)
     list_init(&p->clients);
     for (int i = 0; i < XSTATES; i++)
         list_init(&p->state[i]);
-    timer_init(&p->pressure, on_pressure);
+    timer_init(&p->ebb, on_ebb);
     worker_set(w, SLOT_PROXY, p);
     return p;
 }
@@ -139,7 +117,7 @@ void proxy_free(struct proxy *p)
     if (!p)
         return;
     assert(list_empty(&p->clients));
-    timer_clear(p->w, &p->pressure);
+    timer_clear(p->w, &p->ebb); /* set also where there was no listener */
     worker_set(p->w, SLOT_PROXY, NULL);
     origins_free(p->origins);
     free_histograms(&p->metrics->requests);
@@ -165,12 +143,27 @@ static unsigned running(const struct proxy *p)
 
 void proxy_check_drained(struct proxy *p)
 {
-    if (!p->draining || !p->drained || p->nclients > 0 || running(p) > 0)
+    if (!p->draining || !p->drained || p->nlisteners > 0 || p->nclients > 0 || running(p) > 0)
         return;
     void (*drained)(void *) = p->drained;
     p->drained = NULL;
     origin_drain(p->origins);
     drained(p->drained_user);
+}
+
+static void close_listeners(struct proxy *p)
+{
+    timer_clear(p->w, &p->ebb);
+    for (unsigned i = 0; i < p->nlisteners; i++)
+        listener_stop(p->listeners[i]);
+    p->nlisteners = 0;
+}
+
+static void on_ebb(struct timer *t)
+{
+    struct proxy *p = container_of(t, struct proxy, ebb);
+    close_listeners(p);
+    proxy_check_drained(p);
 }
 
 void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
@@ -179,8 +172,8 @@ void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
     p->drained = drained;
     p->drained_user = user;
     for (unsigned i = 0; i < p->nlisteners; i++)
-        listener_stop(p->listeners[i]);
-    p->nlisteners = 0;
+        listener_ebb(p->listeners[i]);
+    timer_set(p->w, &p->ebb, EBB_MS);
     list_each(l, &p->clients)
     {
         struct client *c = container_of(l, struct client, link);
@@ -191,6 +184,7 @@ void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
 
 void proxy_cut(struct proxy *p)
 {
+    close_listeners(p);
     for (int i = 0; i < XSTATES; i++)
         list_each(l, &p->state[i])
             exchange_abort(container_of(l, struct exchange, link), WHY_DRAIN);
@@ -199,6 +193,7 @@ void proxy_cut(struct proxy *p)
         struct client *c = container_of(l, struct client, link);
         c->session->ops->close(c->session, WHY_DRAIN);
     }
+    proxy_check_drained(p);
 }
 
 bool proxy_draining(const struct proxy *p)

@@ -58,7 +58,7 @@ struct proxy *proxy_of(const struct worker *w);
 
 /* A listener's accept (net/listen.h); user is the proxy. */
 void proxy_accept(void *proxy, struct conn *conn);
-/* Listeners that pause while memory is short (B7). */
+/* Listeners that a drain stops. */
 void proxy_add_listener(struct proxy *p, struct listener *l);
 
 /* Finish what runs: answers carry "connection: close", idle connections end.  drained(user) when nothing is left. */

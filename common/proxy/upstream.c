@@ -36,7 +36,7 @@ static void send_request(struct exchange *x, struct http_stream *s, bool reused)
     s->ev = &up_events;
     s->user = x;
     s->mem = &x->mem;
-    x->t_sent = worker_now_us(x->p->w);
+    x->t_sent = reused ? x->t_decided : worker_now_us(x->p->w);
     bool whole = x->request_end && x->pending.len == 0 && !x->trailers;
     bool bodyless = whole && x->request->length <= 0 && x->bytes_in == 0;
     s->ops->head(s, x->verdict.head, bodyless);
