@@ -887,6 +887,31 @@ static void a_stream_cancelled_behind_its_end_still_arrives(void **state)
     scene_done(&s);
 }
 
+static void neither_does_a_half_close_behind_it_cut_it(void **state)
+{
+    (void)state;
+    for (int before = 0; before < 2; before++) {
+        struct scene s;
+        begin_answer(&s, GET, &(struct http_head){.status = 200, .length = 5});
+        fake_room(s.x.c, 3);
+        tap_end(side_tap(&s.x), NULL);
+        fake_settle(s.w);
+        if (before)
+            feed_eof(&s);
+        tap_cancel(side_tap(&s.x), WHY_DEADLINE);
+        fake_settle(s.w);
+        if (!before)
+            feed_eof(&s);
+        assert_int_equal(fake_end(s.x.c), FAKE_UP);
+        fake_room(s.x.c, SIZE_MAX);
+        fake_settle(s.w);
+        assert_output(&s, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+        assert_int_equal(fake_end(s.x.c), FAKE_CLOSED);
+        assert_int_equal(fake_lost(s.x.c), 0);
+        scene_done(&s);
+    }
+}
+
 static void revoked_and_gone_do_not_wait(void **state)
 {
     (void)state;
@@ -1352,6 +1377,7 @@ int main(void)
         cmocka_unit_test(no_ending_of_ours_makes_an_answer_until_eof_look_whole),
         cmocka_unit_test(an_answer_until_eof_that_the_kernel_has_not_taken_is_not_whole),
         cmocka_unit_test(a_stream_cancelled_behind_its_end_still_arrives),
+        cmocka_unit_test(neither_does_a_half_close_behind_it_cut_it),
         cmocka_unit_test(revoked_and_gone_do_not_wait),
         cmocka_unit_test(cancel_before_an_answer_closes),
         cmocka_unit_test(a_cut_answer_swallows_what_the_client_still_sends),

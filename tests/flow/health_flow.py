@@ -139,11 +139,11 @@ def drain_turns_readiness_closes_listeners_and_lets_streams_run(lab):
 
     def refused():
         try:
-            socket.create_connection(("127.0.0.1", gw.port), 1).close()
+            socket.create_connection(("127.0.0.1", gw.port), 2).close()
         except ConnectionRefusedError:
             return True
         return False
-    wait_for(refused, "refused connections", 1)
+    wait_for(refused, "refused connections", 2)
     equal(other.ending(4), "fin", "end of an idle connection")
     check(time.monotonic() - start < 3, "idle connection closed after", time.monotonic() - start)
     equal(fresh.ending(4), "fin", "end of a connection that was never used")

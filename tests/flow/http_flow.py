@@ -320,6 +320,35 @@ def post_with_an_idempotency_key_is_repeated(lab):
         b.hang_up()
 
 
+@test("sn-f8a8c1ac", "H1-07")
+def body_that_is_sent_again_is_the_same_body(lab):
+    """Up to 64 KiB are kept for a second try; a longer body is sent once, and 502 says so."""
+    def script(conn):
+        conn.answer(answer(200, body=b"fresh"))
+        conn.head()
+        if not conn.buf:
+            conn.more()
+        conn.rst()
+    for coding in ("length", "chunked"):
+        for size in (1, 30000, 65536, 300000):
+            b = lab.backend(lambda conn: script(conn) if conn.number == 0 else conn.answer(answer(200, body=b"again")))
+            gw = lab.gateway("--workers=1", routes={"sb1": b})
+            body = random.randbytes(size)
+            c = gw.client()
+            c.ask("GET", P + "/warm")
+            if coding == "length":
+                c.send(request("PUT", P + "/x", f"Content-Length: {size}") + body)
+            else:
+                c.send(request("PUT", P + "/x", "Transfer-Encoding: chunked", "Trailer: X-T") + chunked(body[:size // 2 + 1], *([body[size // 2 + 1:]] if size > 1 else []), trailers="X-T: 1\r\n"))
+            r = c.response()
+            check(r.status == 200 or (r.status == 502 and size > 65536), f"{coding} {size}", r.status)
+            if r.status == 200:
+                equal((b.last.body == body, b.last.whole), (True, True), f"{coding}: the body of {size} bytes at the backend")
+                equal(list(b.last.trailers), [("X-T", "1")] if coding == "chunked" else [], "trailers")
+            else:
+                equal([q.method for q in b.requests], ["GET", "PUT"], "a body that was not kept is not sent again")
+
+
 @test("sn-f8a8c1ac")
 def nothing_is_repeated_on_a_fresh_connection(lab):
     b = lab.backend(plays(b""))
@@ -443,6 +472,17 @@ def old_client_needs_no_host(lab):
     r = c.ask("GET", P + "/", version="HTTP/1.0", host=None)
     equal(r.status, 200, "status")
     equal(c.ending(), "fin", "ending")
+
+
+@test("sn-9f38b85b")
+def old_client_may_keep_its_connection(lab):
+    gw = lab.gateway(routes={"sb1": lab.backend(says("ok"))})
+    c = gw.client()
+    for _ in range(3):
+        r = c.ask("GET", P + "/", "Connection: keep-alive", version="HTTP/1.0")
+        equal((r.status, r.body, (r.get("connection") or "").lower()), (200, b"ok", "keep-alive"), "answer")
+    r = c.ask("GET", P + "/", "Connection: close")
+    equal((r.get("connection"), c.ending()), ("close", "fin"), "close that was asked for")
 
 
 @test("H1-01")

@@ -244,6 +244,29 @@ def sigterm_under_load_loses_no_accepted_request(lab):
 
 
 @test("OPS-03")
+def connections_that_wait_to_be_accepted_are_served_before_the_end(lab):
+    """The gateway is frozen while clients connect and ask; it wakes up with SIGTERM waiting for it."""
+    b = lab.backend(numbered)
+    gw = lab.gateway("--workers=1", "--drain-timeout=10s", routes={"sb1": b})
+    kept = [gw.client() for _ in range(20)]
+    for i, c in enumerate(kept):
+        equal(c.ask("GET", P + "/", f"X-N: warm-{i}").status, 200, "before")
+    gw.signal(signal.SIGSTOP)
+    fresh = [gw.client().send(request("GET", P + "/", f"X-N: fresh-{i}")) for i in range(480)]
+    for i, c in enumerate(kept):
+        c.send(request("GET", P + "/", f"X-N: kept-{i}"))
+    gw.signal(signal.SIGTERM)
+    gw.signal(signal.SIGCONT)
+    for name, clients in (("fresh", fresh), ("kept", kept)):
+        for i, c in enumerate(clients):
+            r = c.response()
+            equal((r.status, r.text, r.get("connection")), (200, f"{name}-{i}", "close"), "answer")
+            equal(c.ending(), "fin", "ending")
+    equal(gw.exit(8), 0, "exit status")
+    equal(len(b.requests), 520, "requests at the backend")
+
+
+@test("OPS-03")
 def active_request_completes_while_everything_else_ends(lab):
     def script(conn):
         if conn.request().target == "/ws":
@@ -357,6 +380,59 @@ def no_canary_is_written_anywhere(lab):
     check(len(said) > 50, "only", len(said), "errors of ours")
     for text in said:
         check(CANARY.encode() not in text.replace(b"c0ffee42k", b""), "in an error of ours:", text)
+
+
+# ---- what it shows of itself
+
+@test("contract 13")
+def access_line_says_who_asked_what_and_how_it_ended(lab):
+    gw = lab.gateway(routes={"sb1": lab.backend(says("hello"))})
+    gw.client().ask("POST", P + "/a/b?q=1", "X-Request-Id: id-1", body=b"xyz")
+    line = gw.access(1, request_id="id-1")[0]
+    equal(list(line)[:8], ["level", "ts", "logger", "msg", "target", "client", "uri", "method"], "first members")
+    check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:?\d\d)", line["ts"]), "ts", line["ts"])
+    wanted = {"level": "info", "logger": "opensandbox.ingress", "target": lab.backends[0].address, "client": "127.0.0.1", "uri": P + "/a/b", "method": "POST",
+              "sandbox_id": "sb1", "port": 3000, "status": 200, "why": "ok", "bytes_in": 3, "bytes_out": 5}
+    equal({k: line.get(k) for k in wanted}, wanted, "members")
+    check(line["duration_ms"] >= 0, line)
+    for target, status in (("/sandboxes/nobody/port/1/", 404), ("/nowhere", 400)):
+        gw.client().ask("GET", target, "X-Request-Id: id-2")
+        equal(len(gw.access(1, request_id="id-2", status=status, uri=target)), 1, "a refused request has one too")
+
+
+@test("contract 13")
+def every_request_has_one_access_line(lab):
+    gw = lab.gateway(routes={"sb1": lab.backend(says("ok"))})
+    c = gw.client()
+    for i in range(300):
+        c.ask("GET", P + "/", f"X-Request-Id: n-{i}")
+    lines = gw.access(300)
+    equal(sorted(line["request_id"] for line in lines), sorted(f"n-{i}" for i in range(300)), "request ids")
+
+
+@test("contract 14.3")
+def debug_pages_show_what_runs(lab):
+    gw = lab.gateway("--workers=1", routes={"sb1": lab.backend(lambda c: (c.request(), c.ending(20))), "sb2": lab.backend(says("ok"))})
+    gw.client().ask("GET", P2 + "/")
+    gw.client().send(request("PUT", P + "/secret-path?secret-query", "X-Request-Id: id-3", "Content-Length: 3") + b"abc")
+    wait_for(lambda: gw.metric("sallyport_exchanges", state="wait") == 1, "the request")
+    r = gw.admin("/debug/exchanges")
+    shown = [x for worker in r.json["workers"] for x in worker]
+    equal([(x["request_id"], x["method"], x["state"], x["bytes_in"]) for x in shown], [("id-3", "PUT", "wait", 3)], "exchanges")
+    check("secret" not in r.text, "a path in", r.text)
+    pools = {p["pool"].split("/")[0]: (p["idle"], p["exchanges"]) for worker in gw.admin("/debug/pools").json["workers"] for p in worker}
+    equal(sorted(pools.values()), [(0, 1), (1, 0)], "pools: idle connections and exchanges")
+
+
+@test("contract 1.4")
+def log_goes_where_the_variable_says(lab):
+    file = os.path.join(lab.dir, "gateway.log")
+    gw = lab.gateway(routes={"sb1": lab.backend(says("ok"))}, env={"OPENSANDBOX_LOG_OUTPUT": f"stdout, stderr,{file}"})
+    gw.client().ask("GET", P + "/", "X-Request-Id: id-4")
+    gw.access(1, request_id="id-4")
+    with open(file, encoding="utf-8") as f:
+        for where, text in (("file", f.read()), ("stderr", gw.stderr())):
+            equal(text.count('"request_id":"id-4"'), 1, f"lines in {where}")
 
 
 # ---- OPS-05
@@ -487,10 +563,9 @@ def peers_that_vanish_are_found(lab):
             conn.send(answer(200, body=b"ok"))
         time.sleep(190)
     gw = lab.gateway("--backend-idle-timeout=10m", "--keep-alive-timeout=10m", routes={"sb1": lab.backend(script)})
-    idle = gw.client()
-    idle.ask("GET", P + "/")
     tunnel(gw)
     gw.client().send(request("GET", P + "/down")).until(b"x" * 1000)
+    gw.client().ask("GET", P + "/")
     time.sleep(0.3)
     before = gw.fds()
     lab.ip("link", "set", "lo", "down")

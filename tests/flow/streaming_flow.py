@@ -48,7 +48,7 @@ def worst_delay(gw, sent, version, want):
     return sorted(b - a for a, b in zip(sent, seen))[-2]
 
 
-@test("STR-01", "sn-465db3d2", limit=120)
+@test("STR-01", "sn-4d2d4b73", limit=120)
 def each_event_arrives_at_once_in_every_form(lab):
     for form in ("chunked", "until EOF", "1.0"):
         for content_type in ("text/event-stream", "application/x-ndjson", "") if form != "1.0" else ("text/event-stream",):
@@ -58,7 +58,7 @@ def each_event_arrives_at_once_in_every_form(lab):
                 soon(lambda: worst_delay(gw, sent, version, content_type), 0.02 * lab.slow, f"delay of an event, {form}, {content_type}, to {version}")
 
 
-@test("STR-01", "sn-465db3d2")
+@test("STR-01", "sn-4d2d4b73")
 def event_arrives_while_the_stream_stays_open(lab):
     def script(conn):
         conn.request()
@@ -236,6 +236,7 @@ class Counted:
 @test("STR-04")
 def slow_reader_slows_the_writer_and_nobody_else(lab):
     """40 downloads that nobody reads: what the gateway holds for each is bounded, another client has full speed."""
+    lab.alone(buffers=131072)
     n = 40
     writer = Counted(256 * MIB)
     gw = lab.gateway(env=LEAN, routes={"sb1": lab.backend(writer), "sb2": lab.backend(says("x" * 4 * MIB))})
@@ -254,17 +255,16 @@ def slow_reader_slows_the_writer_and_nobody_else(lab):
     equal(len(r.body), 4 * MIB, "the other client's body")
     check(seconds < 0.7 * lab.slow, "it took", seconds)
     for c in slow[:5]:
-        while len(c.seen) < 12 * MIB:
+        while len(c.seen) < 4 * MIB:
             c.more()
             c.buf = b""
-            if len(c.seen) % 7 == 0:
-                c.sock.recv(1)
     check(writer.taken > last, "the writer does not go on when the reader does")
 
 
 @test("STR-04")
 def slow_backend_slows_the_uploader_and_nobody_else(lab):
-    n, size = 20, 12 * MIB
+    lab.alone(buffers=131072)
+    n, size = 40, 4 * MIB
     go = threading.Event()
 
     def script(conn):
@@ -341,7 +341,7 @@ def both_directions_at_once_do_not_block_each_other(lab):
 
 @test("STR-04")
 def big_bodies_pass_whole_at_constant_memory(lab):
-    size = 256 * MIB
+    size = 96 * MIB
     piece = random.randbytes(MIB)
     want = hashlib.sha256(piece * (size // MIB)).hexdigest()
 
@@ -416,12 +416,12 @@ def what_an_image_pull_needs_passes_unchanged(lab):
 
 # ---- STR-06
 
-FLAGS = tuple(f"--{name}-timeout=1200ms" for name in ("idle", "response", "keep-alive", "head", "connect", "linger"))
+FLAGS = tuple(f"--{name}-timeout=2s" for name in ("idle", "response", "keep-alive", "head", "connect", "linger"))
 
 
 @test("STR-06")
 def long_streams_outlive_every_deadline_while_bytes_move(lab):
-    """All deadlines are 1.2 s; a stream with a comment each 0.3 s, an upload in steps of 0.3 s, a tunnel that is silent: 2.4 s each."""
+    """All deadlines are 2 s; a stream with a comment each 0.4 s, an upload in steps of 0.4 s, a tunnel that is silent: 3.2 s each."""
     def script(conn):
         r = conn.head()
         if r.target == "/up":
@@ -436,7 +436,7 @@ def long_streams_outlive_every_deadline_while_bytes_move(lab):
             conn.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             for _ in range(8):
                 conn.send(b"2\r\n:\n\r\n")
-                time.sleep(0.3)
+                time.sleep(0.4)
             conn.send(b"0\r\n\r\n")
     gw = lab.gateway(*FLAGS, routes={"sb1": lab.backend(script)})
     ws = gw.client().send(request("GET", P + "/ws", "Connection: Upgrade", "Upgrade: websocket"))
@@ -445,7 +445,7 @@ def long_streams_outlive_every_deadline_while_bytes_move(lab):
     down = gw.client().send(request("GET", P + "/down"))
     for _ in range(8):
         up.send(b"x" * 10)
-        time.sleep(0.3)
+        time.sleep(0.4)
     equal(up.response().text, "80", "upload")
     r = down.response()
     equal((r.body, r.whole), (b":\n" * 8, True), "stream")
@@ -455,7 +455,7 @@ def long_streams_outlive_every_deadline_while_bytes_move(lab):
 
 @test("STR-06")
 def bytes_in_either_direction_keep_an_exchange_alive(lab):
-    """The answer has begun and is silent; the upload goes on for 2 s."""
+    """The answer has begun and is silent; the upload goes on for 3.2 s."""
     def script(conn):
         conn.head()
         conn.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegin\r\n")
@@ -465,7 +465,7 @@ def bytes_in_either_direction_keep_an_exchange_alive(lab):
     c = gw.client().send(request("PUT", P + "/", "Content-Length: 80"))
     for _ in range(8):
         c.send(b"x" * 10)
-        time.sleep(0.25)
+        time.sleep(0.4)
     r = c.response()
     equal((r.body, r.whole), (b"beginend", True), "answer")
 

@@ -131,7 +131,7 @@ def serves(talk, *more):
 def echoes(conn):
     """Data frames come back, pings get a pong, a close gets its like and ends it."""
     while True:
-        f = read_frame(conn, 600)
+        f = read_frame(conn, 3600)
         check(f.mask is not None, "a frame of the client without mask")
         conn.send(frame(PONG if f.opcode == PING else f.opcode, f.payload, f.fin, None, f.rsv1))
         if f.opcode == CLOSE:

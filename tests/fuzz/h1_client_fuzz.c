@@ -55,6 +55,13 @@ static const struct http_head requests[] = {
 
 /* ---- the same however it is cut */
 
+/* Small, so that an input can reach them. */
+static const struct http_limits narrow = {.max_head_bytes = 600,
+                                          .window = 300,
+                                          .keep_alive_ms = 6000,
+                                          .linger_ms = 5000,
+                                          .drain_idle_ms = 2000};
+
 static void keep_streams_only(struct trace *t)
 {
     char *to = t->p;
@@ -73,7 +80,7 @@ static void run(struct side *x, const struct http_head *request, struct str inpu
                 const struct cuts *cuts)
 {
     static const struct tap_user silent = {0};
-    side_init(x, worker(), H1_CLIENT, NULL, &silent, NULL);
+    side_init(x, worker(), H1_CLIENT, &narrow, &silent, NULL);
     tap_head(side_open(x), request, true);
     fake_settle(worker());
     side_feed(x, input, cuts);
@@ -247,7 +254,7 @@ static void anything_in_any_order(struct tape *t)
 {
     static const struct tap_user playing = {.closed = on_closed};
     struct player p = {.roomy = true};
-    side_init(&p.x, worker(), H1_CLIENT, NULL, &playing, &p);
+    side_init(&p.x, worker(), H1_CLIENT, &narrow, &playing, &p);
     p.x.on_idle = on_idle;
     p.x.trace.quiet = true;
     unsigned steps = 8 + next(t) % 56;

@@ -41,6 +41,13 @@ static struct worker *worker(void)
 
 /* ---- the same however it is cut */
 
+/* Small, so that an input can reach them. */
+static const struct http_limits narrow = {.max_head_bytes = 600,
+                                          .window = 300,
+                                          .keep_alive_ms = 6000,
+                                          .linger_ms = 5000,
+                                          .drain_idle_ms = 2000};
+
 struct manner {
     uint8_t flags;
 };
@@ -114,7 +121,7 @@ static void keep_streams_only(struct trace *t)
 static void run(struct side *x, struct manner *m, struct str input, bool eof,
                 const struct cuts *cuts)
 {
-    side_init(x, worker(), H1_SERVER, NULL, &answering, m);
+    side_init(x, worker(), H1_SERVER, &narrow, &answering, m);
     side_feed(x, input, cuts);
     if (eof)
         fake_feed_eof(x->c);
@@ -205,7 +212,7 @@ static void is_read_the_same_when_sent_on(struct tape *t)
     struct kept k = {.head = NULL};
     struct side x;
     arena_init(&k.arena, NULL, 0);
-    side_init(&x, worker(), H1_SERVER, NULL, &keeping, &k);
+    side_init(&x, worker(), H1_SERVER, &narrow, &keeping, &k);
     side_feed(&x, cut_off(t, t->n), &(struct cuts){0});
     side_done(&x);
     if (k.head)
@@ -377,7 +384,7 @@ static void anything_in_any_order(struct tape *t)
 {
     static const struct tap_user playing = {.head = on_stream, .fault = on_broken};
     struct player p = {.roomy = true};
-    side_init(&p.x, worker(), H1_SERVER, NULL, &playing, &p);
+    side_init(&p.x, worker(), H1_SERVER, &narrow, &playing, &p);
     p.x.trace.quiet = true;
     unsigned steps = 8 + next(t) % 56;
     struct tape script = {t->p, 2 * steps < t->n ? 2 * steps : t->n};

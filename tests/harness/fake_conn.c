@@ -142,6 +142,7 @@ static void begin_closing(struct conn *c, enum fake_end end, enum why why)
     if (c->closing)
         return;
     c->closing = true;
+    c->reading = false;
     c->why = why;
     c->lost = c->out.len;
     list_del(&c->dirty);

@@ -1,0 +1,311 @@
+/* rig.c — the test's gate, its log and its book of connections. */
+#include "harness/rig.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/log.h"
+
+enum { WINDOW = 65536 };
+
+static const struct gate rig_gate;
+
+#define LIMITS                                                                               \
+    {                                                                                        \
+        .max_head_bytes = 8192, .window = WINDOW, .keep_alive_ms = 60000, .linger_ms = 3000, \
+        .drain_idle_ms = 2000                                                                \
+    }
+
+const struct proxy_rules rig_rules = {
+    .gate = &rig_gate,
+    .client = LIMITS,
+    .origin = LIMITS,
+    .pools = {.idle_ms = 50000, .idle_max = 4, .idle_cap = 8},
+    .timeout_ms = {[X_HEAD] = 10000,
+                   [X_DIAL] = 5000,
+                   [X_WAIT] = 20000,
+                   [X_BODY] = 30000,
+                   [X_TUNNEL] = 40000,
+                   [X_CLOSING] = 3000},
+    .half_close_ms = 15000,
+};
+
+/* ---- the gate */
+
+/* What stands between the first two slashes. */
+static struct str first_segment(struct str path)
+{
+    struct str rest = path.n > 0 ? str_skip(path, 1) : path, segment;
+    if (!str_next(&rest, '/', &segment))
+        return STR("");
+    return segment;
+}
+
+static void decide(const struct facts *f, struct arena *a, struct verdict *v)
+{
+    struct str pool = first_segment(f->head->path), host = STR("h");
+    *v = (struct verdict){.act = ACT_FORWARD, .head = f->head};
+    if (str_eq(pool, STR("local"))) {
+        *v = (struct verdict){.act = ACT_LOCAL,
+                              .status = 200,
+                              .content_type = STR("text/plain"),
+                              .body = STR("here")};
+        return;
+    }
+    if (str_eq(pool, STR("refuse"))) {
+        *v = (struct verdict){.act = ACT_REPLY,
+                              .why = WHY_DENIED,
+                              .status = 403,
+                              .code = STR("no"),
+                              .message = STR("refused")};
+        return;
+    }
+    ptrdiff_t at = str_chr(pool, '@');
+    if (at >= 0) {
+        host = str_skip(pool, (size_t)at + 1);
+        pool = str_head(pool, (size_t)at);
+    }
+    struct http_head *head = head_copy(f->head, 1, a);
+    head->authority = arena_cat(a, host, STR(":80"));
+    head_add(head, STR("x-rid"), f->request_id);
+    v->head = head;
+    v->to = (struct dial_to){host, 80};
+    v->pool = pool;
+}
+
+static enum why allow_addr(const struct facts *f, const struct verdict *v,
+                           const struct sockaddr *addr)
+{
+    (void)f;
+    assert(addr->sa_family != 0);
+    return str_eq(v->to.host, STR("denied")) ? WHY_DENIED : WHY_OK;
+}
+
+static struct http_head *answer(const struct facts *f, const struct verdict *v,
+                                const struct http_head *head, struct arena *a)
+{
+    (void)v;
+    assert(f->http_date.n > 0);
+    struct http_head *out = head_copy(head, 1, a);
+    head_add(out, STR("x-gate"), STR("1"));
+    return out;
+}
+
+static int status_of(enum why why)
+{
+    switch (why) {
+    case WHY_DEADLINE:
+        return 504;
+    case WHY_OVERLOAD:
+    case WHY_DRAIN:
+        return 503;
+    default:
+        return 502;
+    }
+}
+
+static void failed(const struct facts *f, enum why why, enum stage stage,
+                   const struct http_fault *fault, struct arena *a, struct verdict *ret)
+{
+    static const char *const stages[] = {"request", "dial", "wait"};
+    (void)f;
+    ret->status = fault ? fault->status : status_of(why);
+    ret->code = str_of(why_text(why));
+    ret->message =
+        fault ? str_of(fault->text) : arena_printf(a, "%s in %s", why_text(why), stages[stage]);
+}
+
+static void describe(const struct facts *f, const struct verdict *v, struct log_line *l)
+{
+    (void)v;
+    log_str(l, "path", f->head->path);
+}
+
+static struct rig *rig_of(struct worker *w)
+{
+    return worker_get(w, SLOT_PRODUCT);
+}
+
+static void judged(struct worker *w, const struct facts *f, const struct verdict *v,
+                   uint64_t took_us)
+{
+    static const char *const acts[] = {"forward", "reply", "local"};
+    struct rig *r = rig_of(w);
+    (void)f;
+    assert(took_us < UINT64_MAX / 2);
+    trace_line(&r->judged, "judged %s", acts[v->act]);
+}
+
+static void dialled(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel,
+                    uint64_t took_us)
+{
+    struct rig *r = rig_of(w);
+    assert(v->act == ACT_FORWARD && took_us < UINT64_MAX / 2);
+    trace_line(&r->judged, "dialled %s%s%s", why_text(why), error ? " errno" : "",
+               tunnel ? " tunnel" : "");
+}
+
+static const struct gate rig_gate = {
+    .decide = decide,
+    .allow_addr = allow_addr,
+    .answer = answer,
+    .failed = failed,
+    .describe = describe,
+    .judged = judged,
+    .dialled = dialled,
+    .brand = {"rig", 3},
+    .access_msg = "asked",
+};
+
+/* ---- the log: what the proxy says ends here (--wrap=log_end, --wrap=log_on) */
+
+static struct rig *logging; /* the rig of this program; there is one at a time */
+
+bool __wrap_log_on(enum log_level level);
+bool __wrap_log_on(enum log_level level)
+{
+    (void)level;
+    return logging != NULL;
+}
+
+void __wrap_log_end(struct log_line *l);
+void __wrap_log_end(struct log_line *l)
+{
+    struct rig *r = logging;
+    assert(r && l->n > 0);
+    r->nlines++;
+    if (!r->quiet)
+        trace_line(&r->lines, "%.*s", (int)(l->n < 1000 ? l->n : 1000), l->text);
+    if (r->on_line)
+        r->on_line(r, (struct str){l->text, l->n});
+}
+
+/* ---- life */
+
+static void *make_nothing(const struct settings *set, const void *old, struct arena *a,
+                          struct str *ret_error)
+{
+    (void)set;
+    (void)old;
+    (void)a;
+    (void)ret_error;
+    static const char view[] = "view";
+    return (void *)(uintptr_t)view;
+}
+
+static void drop_nothing(void *made)
+{
+    (void)made;
+}
+
+void rig_init(struct rig *r, const struct proxy_rules *rules)
+{
+    static const struct maker maker = {make_nothing, drop_nothing};
+    static const struct settings set;
+    struct proxy_rules own = rules ? *rules : rig_rules;
+    *r = (struct rig){.w = worker_new(0)};
+    own.gate = &rig_gate;
+    meter_reset();
+    trace_init(&r->judged);
+    trace_init(&r->lines);
+    worker_set(r->w, SLOT_PRODUCT, r);
+    r->snap = snapshot_build(&set, &maker, NULL, NULL);
+    worker_adopt(r->w, r->snap);
+    r->p = proxy_new(r->w, &own);
+    logging = r;
+    log_set_level(LOG_INFO);
+}
+
+void rig_keep(struct rig *r, struct conn *c)
+{
+    if (r->nconns == r->room) {
+        r->room = r->room ? 2 * r->room : 16;
+        r->conns = mem_renew(r->conns, r->room * sizeof *r->conns);
+    }
+    r->conns[r->nconns++] = c;
+}
+
+struct conn *rig_client(struct rig *r)
+{
+    struct conn *c = fake_new(r->w, true);
+    rig_keep(r, c);
+    proxy_accept(r->p, c);
+    fake_settle(r->w);
+    return c;
+}
+
+struct conn *rig_surplus(struct rig *r)
+{
+    struct conn *c = fake_new(r->w, true);
+    rig_keep(r, c);
+    fake_surplus(c);
+    proxy_accept(r->p, c);
+    fake_settle(r->w);
+    return c;
+}
+
+struct conn *rig_origin(struct rig *r)
+{
+    struct dial *d = fake_dial_first(r->w);
+    struct conn *c = d ? fake_dial_up(d) : NULL;
+    if (c)
+        rig_keep(r, c);
+    fake_settle(r->w);
+    return c;
+}
+
+unsigned rig_running(const struct rig *r)
+{
+    unsigned n = 0;
+    for (int i = 0; i < XSTATES; i++)
+        n += proxy_count(r->p, (enum xstate)i);
+    return n;
+}
+
+void rig_check(const struct rig *r)
+{
+    for (int i = 0; i < XSTATES; i++) {
+        unsigned n = 0;
+        for (const struct list *l = r->p->state[i].next; l != &r->p->state[i]; l = l->next, n++) {
+            const struct exchange *x =
+                container_of((struct list *)(uintptr_t)l, struct exchange, link);
+            assert(x->state == (enum xstate)i && !x->dead && (x->down || x->up || x->dial));
+            assert((x->state == X_DIAL) == (x->dial != NULL));
+            /* it ends some day, whatever the peers do or leave undone */
+            assert(timer_is_set(&x->timer) || x->state == X_DIAL);
+        }
+        assert(n == r->p->count[i]);
+    }
+}
+
+static void on_drained(void *user)
+{
+    bool *drained = user;
+    assert(!*drained);
+    *drained = true;
+}
+
+void rig_done(struct rig *r)
+{
+    bool drained = r->p->draining;
+    if (!drained)
+        proxy_drain(r->p, on_drained, &drained);
+    proxy_cut(r->p);
+    fake_settle(r->w);
+    assert(drained && rig_running(r) == 0 && proxy_clients(r->p) == 0);
+    assert(origin_open(proxy_origins(r->p)) == 0 && fake_dials(r->w) == 0);
+    for (int i = 0; i < 2; i++) {
+        assert(meter()->sessions_over[i] == meter()->sessions[i]);
+        assert(meter()->streams_over[i] == meter()->streams[i]);
+    }
+    assert(worker_held(r->w) == 0);
+    for (unsigned i = 0; i < r->nconns; i++)
+        fake_free(r->conns[i]);
+    mem_free(r->conns);
+    proxy_free(r->p);
+    worker_free(r->w);
+    snapshot_unref(r->snap);
+    trace_done(&r->judged);
+    trace_done(&r->lines);
+    logging = NULL;
+}

@@ -1,0 +1,51 @@
+/* rig.h — a worker's proxy, the real one with its real codecs, between fake clients and fake
+ * origins, under a gate made for tests.
+ *
+ * The gate goes by the path: "/POOL/…" is forwarded to host "h" in that pool, "/POOL@HOST/…" to
+ * another host of it; "/local" is answered with a page, "/refuse" with a 403.  Host "denied" is an
+ * address that may not be dialled.  An answer gets the field "x-gate: 1".  What the gate is told
+ * and every access line become lines of a text. */
+#ifndef HARNESS_RIG_H
+#define HARNESS_RIG_H
+
+#include "harness/fake_dial.h"
+#include "harness/meter.h"
+#include "harness/trace.h"
+#include "proxy/exchange.h"
+
+struct rig {
+    struct worker *w;
+    struct proxy *p;
+    struct snapshot *snap;
+    struct trace judged; /* "judged forward", "dialled ok", … */
+    struct trace lines;  /* access lines */
+    unsigned nlines;
+    bool quiet; /* the texts are not kept */
+    void (*on_line)(struct rig *r, struct str line);
+    void *user;
+    struct conn **conns; /* all there were */
+    unsigned nconns, room;
+};
+
+/* Heads of 8 KiB, a window of 64 KiB; head 10 s, dial 5 s, wait 20 s, body 30 s, tunnel 40 s,
+ * half-closed 15 s, linger 3 s, idle client 60 s, idle origin 50 s, 4 of them per pool and 8 over
+ * all. */
+extern const struct proxy_rules rig_rules;
+
+/* rules: NULL for rig_rules; its gate is put in. */
+void rig_init(struct rig *r, const struct proxy_rules *rules);
+/* Cuts what still runs and sees that nothing is left: no session, no stream, no byte. */
+void rig_done(struct rig *r);
+/* A client's connection, and one that is over the limit. */
+struct conn *rig_client(struct rig *r);
+struct conn *rig_surplus(struct rig *r);
+/* The dial that has waited longest comes up; NULL: none waits, or its address is not allowed. */
+struct conn *rig_origin(struct rig *r);
+/* The rig frees it at the end. */
+void rig_keep(struct rig *r, struct conn *c);
+/* Exchanges in progress. */
+unsigned rig_running(const struct rig *r);
+/* DESIGN 19.6: an exchange's list is its state. */
+void rig_check(const struct rig *r);
+
+#endif
