@@ -105,16 +105,22 @@ def upload_in_small_pieces_arrives_piece_by_piece(lab):
             conn.buf = b""
         conn.send(answer(200, body=b"ok"))
     gw = lab.gateway(routes={"sb1": lab.backend(script)})
-    c = gw.client().send(request("POST", P + "/", "Transfer-Encoding: chunked"))
-    sent = []
-    for _ in range(20):
-        sent.append(time.monotonic())
-        c.send(chunked(b"x" * 100, last=False))
-        time.sleep(0.02)
-    c.send(b"0\r\n\r\n")
-    equal(c.response().status, 200, "status")
-    check(len(seen) >= 18, "pieces were gathered:", len(seen))
-    check(seen[0][0] - sent[0] < 0.05, "the first came after", seen[0][0] - sent[0])
+
+    def worst():
+        """The worst delay of a piece; pieces that came together count as one that came late."""
+        seen.clear()
+        c = gw.client().send(request("POST", P + "/", "Transfer-Encoding: chunked"))
+        sent = []
+        for _ in range(20):
+            sent.append(time.monotonic())
+            c.send(chunked(b"x" * 100, last=False))
+            time.sleep(0.03)
+        c.send(b"0\r\n\r\n")
+        equal(c.response().status, 200, "status")
+        c.close()
+        pieces = [t for t, n in seen if n]
+        return max(t - s for s, t in zip(sent, pieces)) if len(pieces) == 20 else 1.0
+    soon(worst, 0.025 * lab.slow, "delay of a piece", tries=5)
 
 
 # ---- STR-02
