@@ -75,7 +75,7 @@
     X(WAKE_TERMINAL, "wake_terminal", 404, "sandbox_not_found", NO_ROUTE,                          \
       "wake sandbox: sandbox not found: sandbox became terminal while resuming")                   \
     X(HEAD_TIMEOUT, "head_timeout", 408, "bad_request", DEADLINE,                                  \
-      "request was not complete in time")                                                     \
+      "request was not complete in time")                                                          \
     X(SIGNATURE_FAILURES, "signature_failures", 429, "signature_failures", LIMIT,                  \
       "signature: too many failed signatures")                                                     \
     X(RATE_LIMITED, "rate_limited", 429, "rate_limited", LIMIT,                                    \

@@ -1,6 +1,8 @@
-/* forward.h — the head that goes on to the sandbox and the head that comes back (contract ingress 8.2, 8.3).  Pure.
+/* forward.h — the head that goes on to the sandbox and the head that comes back (contract
+ * ingress 8.2, 8.3).  Pure.
  *
- * One removal list, applied here and nowhere else: credentials and routing fields never reach a sandbox (I3). */
+ * One removal list, applied here and nowhere else: credentials and routing fields never reach a
+ * sandbox (I3). */
 #ifndef INGRESS_FORWARD_H
 #define INGRESS_FORWARD_H
 
@@ -17,22 +19,25 @@ struct forward_rules {
 struct forward_facts {
     struct ip peer;
     uint16_t local_port;
-    bool tls;                                    /* the client's connection */
-    struct str target;                           /* "address:port", IPv6 in brackets */
-    struct str path;                             /* what to ask the sandbox for */
-    struct str prefix;                           /* path forms; else empty */
-    struct str request_id;                       /* of the exchange */
-    struct str credential;                       /* of the provider, or empty */
+    bool tls;              /* the client's connection */
+    struct str target;     /* "address:port", IPv6 in brackets */
+    struct str path;       /* what to ask the sandbox for */
+    struct str prefix;     /* path forms; else empty */
+    struct str request_id; /* of the exchange */
+    struct str credential; /* of the provider, or empty */
 };
 
 /* The request to send, in the arena; fields that stay are not copied. */
-struct http_head *forward_request(const struct forward_rules *rules, const struct forward_facts *facts,
-                                  const struct http_head *h, struct arena *a);
-/* The response to send; `granted`: it is a 101 or a tunnel's 2xx, which gets no powered-by line.  http_date: for answers without
- * Date; lent. */
-struct http_head *forward_response(const struct http_head *h, struct str request_id, struct str http_date, struct arena *a);
-/* Whose request it is, for logs and counts (contract 13): from a trusted peer the last address of X-Forwarded-For that is not itself
- * trusted. */
-struct ip forward_client_ip(const struct cidr_set *trusted, const struct ip *peer, const struct http_head *h);
+struct http_head *forward_request(const struct forward_rules *rules,
+                                  const struct forward_facts *facts, const struct http_head *h,
+                                  struct arena *a);
+/* The response to send; `granted`: it is a 101 or a tunnel's 2xx, which gets no powered-by line.
+ * http_date: for answers without Date; lent. */
+struct http_head *forward_response(const struct http_head *h, struct str request_id,
+                                   struct str http_date, struct arena *a);
+/* Whose request it is, for logs and counts (contract 13): from a trusted peer the last address of
+ * X-Forwarded-For that is not itself trusted. */
+struct ip forward_client_ip(const struct cidr_set *trusted, const struct ip *peer,
+                            const struct http_head *h);
 
 #endif

@@ -1,5 +1,6 @@
-/* gate.c — decide(): route → closed port → sandbox → reading of a signed path → access → forward, in the order of contract ingress 6.1.  Pure over
- * head, view and table; what has to be counted is counted afterwards, in judged() and dialled(). */
+/* gate.c — decide(): route → closed port → sandbox → reading of a signed path → access → forward,
+ * in the order of contract ingress 6.1.  Pure over head, view and table; what has to be counted is
+ * counted afterwards, in judged() and dialled(). */
 #include <errno.h>
 
 #include "base/text.h"
@@ -10,12 +11,12 @@
 
 struct gateway_note {
     struct route route;
-    bool routed;               /* the route parsed */
-    enum fault_id fault;       /* FAULTS: none */
+    bool routed;         /* the route parsed */
+    enum fault_id fault; /* FAULTS: none */
     enum access access;
-    struct str client;         /* address, for logs and counts */
-    struct str target;         /* "address:port" */
-    struct str reason;         /* for the log only */
+    struct str client; /* address, for logs and counts */
+    struct str target; /* "address:port" */
+    struct str reason; /* for the log only */
 };
 
 static const struct ingress_view *view_of(const struct facts *f)
@@ -60,7 +61,8 @@ static void status_page(const struct facts *f, struct verdict *v)
 
 static void readiness_page(const struct facts *f, struct verdict *v)
 {
-    struct readiness_view r = readiness_read(worker_of(f)->all->readiness, (uint64_t)f->unix_s * 1000);
+    struct readiness_view r =
+        readiness_read(worker_of(f)->all->readiness, (uint64_t)f->unix_s * 1000);
     v->act = ACT_LOCAL;
     v->status = 200;
     v->content_type = STR("text/plain; charset=utf-8");
@@ -73,7 +75,10 @@ static void local(const struct facts *f, struct str path, struct verdict *v)
     if (str_eq(path, STR("/status.ok")))
         status_page(f, v);
     else if (str_eq(path, STR("*")))
-        *v = (struct verdict){.act = ACT_LOCAL, .status = 200, .content_type = STR("text/plain; charset=utf-8"), .body = STR("")};
+        *v = (struct verdict){.act = ACT_LOCAL,
+                              .status = 200,
+                              .content_type = STR("text/plain; charset=utf-8"),
+                              .body = STR("")};
     else
         readiness_page(f, v);
 }
@@ -81,7 +86,8 @@ static void local(const struct facts *f, struct str path, struct verdict *v)
 /* ---- sandbox */
 
 /* NULL: refused. */
-static const struct sandbox *find(const struct facts *f, const struct route *r, struct gateway_note *note, struct arena *a, struct verdict *v)
+static const struct sandbox *find(const struct facts *f, const struct route *r,
+                                  struct gateway_note *note, struct arena *a, struct verdict *v)
 {
     const struct table *table = worker_of(f)->table;
     const struct sandbox *s = table_get(table, r->id);
@@ -110,16 +116,20 @@ static const struct sandbox *find(const struct facts *f, const struct route *r, 
 static enum fault_id access_fault(enum access access)
 {
     static const enum fault_id ids[] = {
-        [ACCESS_TOKEN_MISMATCH] = FAULT_ACCESS_TOKEN_MISMATCH, [ACCESS_REQUIRED] = FAULT_SIGNATURE_REQUIRED,
-        [ACCESS_NO_VERIFIER] = FAULT_VERIFIER_MISSING,         [ACCESS_EXPIRED] = FAULT_SIGNATURE_EXPIRED,
-        [ACCESS_KEY_UNKNOWN] = FAULT_SIGNATURE_KEY_UNKNOWN,    [ACCESS_MISMATCH] = FAULT_SIGNATURE_MISMATCH,
+        [ACCESS_TOKEN_MISMATCH] = FAULT_ACCESS_TOKEN_MISMATCH,
+        [ACCESS_REQUIRED] = FAULT_SIGNATURE_REQUIRED,
+        [ACCESS_NO_VERIFIER] = FAULT_VERIFIER_MISSING,
+        [ACCESS_EXPIRED] = FAULT_SIGNATURE_EXPIRED,
+        [ACCESS_KEY_UNKNOWN] = FAULT_SIGNATURE_KEY_UNKNOWN,
+        [ACCESS_MISMATCH] = FAULT_SIGNATURE_MISMATCH,
         [ACCESS_TOO_MANY] = FAULT_SIGNATURE_FAILURES,
     };
     return ids[access];
 }
 
 /* Only a request that relies on a signature asks for the count. */
-static bool blocked(const struct facts *f, const struct sandbox *s, const struct route *r, const struct str *given)
+static bool blocked(const struct facts *f, const struct sandbox *s, const struct route *r,
+                    const struct str *given)
 {
     int64_t limit = view_of(f)->set->signature_failure_limit;
     if (limit <= 0 || !r->is_signed || given || s->token.n == 0)
@@ -127,12 +137,14 @@ static bool blocked(const struct facts *f, const struct sandbox *s, const struct
     return failures_recent(worker_of(f)->all->by_sandbox, s->id, f->now_ms / 1000) >= limit;
 }
 
-static bool admit(const struct facts *f, const struct sandbox *s, struct gateway_note *note, struct arena *a, struct verdict *v)
+static bool admit(const struct facts *f, const struct sandbox *s, struct gateway_note *note,
+                  struct arena *a, struct verdict *v)
 {
     const struct route *r = &note->route;
     const struct str *given = head_get(f->head, STR("opensandbox-secure-access"));
     struct signed_route sr = {r->id, r->exp36, r->signature, r->port};
-    note->access = access_check(s->token, given, r->is_signed ? &sr : NULL, view_of(f)->keys, blocked(f, s, r, given), f->unix_s);
+    note->access = access_check(s->token, given, r->is_signed ? &sr : NULL, view_of(f)->keys,
+                                blocked(f, s, r, given), f->unix_s);
     if (access_allows(note->access))
         return true;
     refuse_id(v, access_fault(note->access), STR_NONE, a);
@@ -170,7 +182,8 @@ static struct str target_text(struct str host, uint16_t port, struct arena *a)
     return (struct str){p, n};
 }
 
-static void forward(const struct facts *f, const struct sandbox *s, struct gateway_note *note, struct arena *a, struct verdict *v)
+static void forward(const struct facts *f, const struct sandbox *s, struct gateway_note *note,
+                    struct arena *a, struct verdict *v)
 {
     const struct endpoint *e = sandbox_endpoint(s, note->route.port);
     if (e->wire == WIRE_H2C) { /* said by the route, and not spoken here */
@@ -201,7 +214,8 @@ static struct str client_text(const struct facts *f, struct arena *a)
 }
 
 /* Parses the route and closes ports; false: refused. */
-static bool route(const struct facts *f, struct gateway_note *note, struct arena *a, struct verdict *v)
+static bool route(const struct facts *f, struct gateway_note *note, struct arena *a,
+                  struct verdict *v)
 {
     struct fault fault;
     const struct ingress_view *view = view_of(f);
@@ -242,7 +256,8 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
     forward(f, s, note, a, v);
 }
 
-static enum why allow_addr(const struct facts *f, const struct verdict *v, const struct sockaddr *addr)
+static enum why allow_addr(const struct facts *f, const struct verdict *v,
+                           const struct sockaddr *addr)
 {
     struct ip ip;
     (void)v;
@@ -250,7 +265,8 @@ static enum why allow_addr(const struct facts *f, const struct verdict *v, const
     return target_allowed(&view_of(f)->target, &ip, addr_port(addr)) ? WHY_OK : WHY_DENIED;
 }
 
-static struct http_head *answer(const struct facts *f, const struct verdict *v, const struct http_head *head, struct arena *a)
+static struct http_head *answer(const struct facts *f, const struct verdict *v,
+                                const struct http_head *head, struct arena *a)
 {
     (void)v;
     return forward_response(head, f->request_id, f->http_date, a);
@@ -297,8 +313,8 @@ static enum fault_id of_why(enum why why, enum stage stage)
     }
 }
 
-static void failed(const struct facts *f, enum why why, enum stage stage, const struct http_fault *fault, struct arena *a,
-                   struct verdict *ret)
+static void failed(const struct facts *f, enum why why, enum stage stage,
+                   const struct http_fault *fault, struct arena *a, struct verdict *ret)
 {
     (void)f;
     if (fault)
@@ -348,21 +364,25 @@ const char *routing_text(enum routing r)
     return texts[r];
 }
 
-static void count_failure(struct gateway_worker *gw, const struct facts *f, const struct gateway_note *note)
+static void count_failure(struct gateway_worker *gw, const struct facts *f,
+                          const struct gateway_note *note)
 {
     uint64_t now_s = f->now_ms / 1000;
     counter_add(&gw->metrics.signature_failures, 1);
     failures_add(gw->all->by_sandbox, note->route.id, now_s);
     failures_add(gw->all->by_client, note->client, now_s);
-    if (failures_recent(gw->all->by_client, note->client, now_s) % 10 == 1) { /* a guesser is worth a line, not one a guess */
+    if (failures_recent(gw->all->by_client, note->client, now_s) % 10 ==
+        1) { /* a guesser is worth a line, not one a guess */
         char *id = mem_strdup(note->route.id), *client = mem_strdup(note->client);
-        log_note_rarely(LOG_WARN, "ingress: failed signatures", "sandbox_id", id, "client", client, NULL);
+        log_note_rarely(LOG_WARN, "ingress: failed signatures", "sandbox_id", id, "client", client,
+                        NULL);
         mem_free(id);
         mem_free(client);
     }
 }
 
-static void judged(struct worker *w, const struct facts *f, const struct verdict *v, uint64_t took_us)
+static void judged(struct worker *w, const struct facts *f, const struct verdict *v,
+                   uint64_t took_us)
 {
     struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
     const struct gateway_note *note = v->note;
@@ -378,13 +398,15 @@ static void judged(struct worker *w, const struct facts *f, const struct verdict
 static void log_dial(const struct gateway_note *note, enum why why, int error)
 {
     char *target = mem_strdup(note->target), *id = mem_strdup(note->route.id);
-    log_note_rarely(LOG_WARN, "ingress: reverse proxy upstream error", "target", target, "sandbox_id", id, "why", why_text(why), "error",
+    log_note_rarely(LOG_WARN, "ingress: reverse proxy upstream error", "target", target,
+                    "sandbox_id", id, "why", why_text(why), "error",
                     error ? strerrordesc_np(error) : "", NULL);
     mem_free(target);
     mem_free(id);
 }
 
-static void dialled(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel, uint64_t took_us)
+static void dialled(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel,
+                    uint64_t took_us)
 {
     struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
     const struct gateway_note *note = v->note;

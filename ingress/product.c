@@ -80,12 +80,13 @@ static struct gateway *gateway_of(struct app *app)
     g->app = app;
     g->by_sandbox = failures_new(FAILURE_KEYS);
     g->by_client = failures_new(FAILURE_KEYS);
-    g->readiness = readiness_new(&(struct readiness_rules){.window_ms = settings_ms(s->readiness_window),
-                                                           .max_targets = (size_t)s->readiness_max_targets,
-                                                           .min_attempts = (uint64_t)s->readiness_min_attempts,
-                                                           .min_targets = (size_t)s->readiness_min_targets,
-                                                           .min_signal_targets = (size_t)s->readiness_min_signal_targets,
-                                                           .failure_ratio = s->readiness_failure_ratio});
+    g->readiness = readiness_new(
+        &(struct readiness_rules){.window_ms = settings_ms(s->readiness_window),
+                                  .max_targets = (size_t)s->readiness_max_targets,
+                                  .min_attempts = (uint64_t)s->readiness_min_attempts,
+                                  .min_targets = (size_t)s->readiness_min_targets,
+                                  .min_signal_targets = (size_t)s->readiness_min_signal_targets,
+                                  .failure_ratio = s->readiness_failure_ratio});
     g->tables = mem_new(app_nworkers(app) * sizeof *g->tables);
     app_set_product(app, g);
     return g;
@@ -114,7 +115,8 @@ static void on_first(void *user)
     app_ready(user);
 }
 
-static void on_change(void *user, const struct sandbox *const *put, size_t nput, const struct str *gone, size_t ngone)
+static void on_change(void *user, const struct sandbox *const *put, size_t nput,
+                      const struct str *gone, size_t ngone)
 {
     struct gateway *g = user;
     table_publish(g->tables, app_nworkers(g->app), put, nput, gone, ngone, false, NULL, NULL, NULL);
@@ -123,7 +125,8 @@ static void on_change(void *user, const struct sandbox *const *put, size_t nput,
 static void on_resolver_ready(void *user)
 {
     struct gateway *g = user;
-    table_publish(g->tables, app_nworkers(g->app), NULL, 0, NULL, 0, true, app_main(g->app), on_first, g->app);
+    table_publish(g->tables, app_nworkers(g->app), NULL, 0, NULL, 0, true, app_main(g->app),
+                  on_first, g->app);
 }
 
 static const struct resolver_events resolver_events = {on_resolver_ready, on_change};
@@ -156,7 +159,8 @@ static void remarks(const struct snapshot *s)
 {
     const struct ingress_view *v = s->view;
     if (v->keys_twice)
-        log_note(LOG_WARN, "secure-access-keys: a key id is given twice, the last one counts", "key_ids", v->warn_ids, NULL);
+        log_note(LOG_WARN, "secure-access-keys: a key id is given twice, the last one counts",
+                 "key_ids", v->warn_ids, NULL);
 }
 
 /* ---- metrics (contract 14.3) */
@@ -178,7 +182,8 @@ static void routing_metrics(struct app *app, struct metrics_out *o)
         snprintf(label, sizeof label, "routing_result=\"%s\"", routing_text((enum routing)r));
         metrics_value(o, "ingress.routing.resolutions.count", label, sum);
     }
-    metrics_family(o, "ingress.routing.resolution.duration", "histogram", "Parse, lookup and access, ms");
+    metrics_family(o, "ingress.routing.resolution.duration", "histogram",
+                   "Parse, lookup and access, ms");
     for (int r = 0; r < ROUTINGS; r++) {
         struct histogram sum = {0};
         for (unsigned i = 0; i < app_nworkers(app); i++)
@@ -202,7 +207,8 @@ static void connect_family(struct app *app, struct metrics_out *o, bool duration
             }
             if (count == 0)
                 continue;
-            snprintf(label, sizeof label, "connect_result=\"%s\",proxy_type=\"%s\"", dial_class_text((enum dial_class)c), kinds[k]);
+            snprintf(label, sizeof label, "connect_result=\"%s\",proxy_type=\"%s\"",
+                     dial_class_text((enum dial_class)c), kinds[k]);
             if (durations)
                 metrics_histogram(o, "ingress.upstream.connect.duration", label, &took);
             else
@@ -212,7 +218,8 @@ static void connect_family(struct app *app, struct metrics_out *o, bool duration
 
 static void connect_metrics(struct app *app, struct metrics_out *o)
 {
-    metrics_family(o, "ingress.upstream.connect.count", "counter", "Connects to sandboxes by result");
+    metrics_family(o, "ingress.upstream.connect.count", "counter",
+                   "Connects to sandboxes by result");
     connect_family(app, o, false);
     metrics_family(o, "ingress.upstream.connect.duration", "histogram", "Duration of connects, ms");
     connect_family(app, o, true);
@@ -220,15 +227,19 @@ static void connect_metrics(struct app *app, struct metrics_out *o)
 
 static void shadow_metrics(struct app *app, struct metrics_out *o)
 {
-    struct readiness_view v = readiness_read(gateway_of(app)->readiness, worker_unix_ms(app_main(app)));
+    struct readiness_view v =
+        readiness_read(gateway_of(app)->readiness, worker_unix_ms(app_main(app)));
     const struct {
         const char *name, *help;
         double value;
     } rows[] = {
-        {"ingress.network.shadow.attempts", "Connects of the last whole window", (double)v.attempts},
-        {"ingress.network.shadow.signal_failures", "Timeouts and unreachable hosts among them", (double)v.signal_failures},
+        {"ingress.network.shadow.attempts", "Connects of the last whole window",
+         (double)v.attempts},
+        {"ingress.network.shadow.signal_failures", "Timeouts and unreachable hosts among them",
+         (double)v.signal_failures},
         {"ingress.network.shadow.distinct_targets", "Hosts", (double)v.targets},
-        {"ingress.network.shadow.distinct_signal_targets", "Hosts with such a failure", (double)v.signal_targets},
+        {"ingress.network.shadow.distinct_signal_targets", "Hosts with such a failure",
+         (double)v.signal_targets},
         {"ingress.network.shadow.qualified", "1: enough to judge by", v.qualified},
         {"ingress.network.shadow.degraded", "1: the page says DEGRADED", v.degraded},
     };
@@ -248,9 +259,12 @@ static void table_metrics(struct app *app, struct metrics_out *o)
     metrics_value(o, "ingress.signature.failures", NULL, failed);
     metrics_family(o, "ingress.routes.sandboxes", "gauge", "Sandboxes of the route file");
     metrics_value(o, "ingress.routes.sandboxes", NULL, (double)static_size(g->routes));
-    metrics_family(o, "ingress.routes.age.seconds", "gauge", "Seconds since the route file was last read well");
-    metrics_value(o, "ingress.routes.age.seconds", NULL, (double)(worker_unix_s(app_main(app)) - static_read_s(g->routes)));
-    metrics_family(o, "ingress.routes.faults", "counter", "Readings of the route file that changed nothing");
+    metrics_family(o, "ingress.routes.age.seconds", "gauge",
+                   "Seconds since the route file was last read well");
+    metrics_value(o, "ingress.routes.age.seconds", NULL,
+                  (double)(worker_unix_s(app_main(app)) - static_read_s(g->routes)));
+    metrics_family(o, "ingress.routes.faults", "counter",
+                   "Readings of the route file that changed nothing");
     metrics_value(o, "ingress.routes.faults", NULL, (double)static_faults(g->routes));
 }
 
@@ -268,7 +282,12 @@ static const struct command_verb verbs[] = {{"sign", ingress_sign}, {NULL, NULL}
 const struct product ingress_product = {
     .title = "OpenSandbox Ingress",
     .logger = "opensandbox.ingress",
-    .command = {.schema = &ingress_schema, .verbs = verbs, .check = check, .check_files = check_files, .warnings = warnings, .missing = missing},
+    .command = {.schema = &ingress_schema,
+                .verbs = verbs,
+                .check = check,
+                .check_files = check_files,
+                .warnings = warnings,
+                .missing = missing},
     .view = &ingress_view_maker,
     .gate = &ingress_gate,
     .listeners = listeners,

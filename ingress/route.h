@@ -1,7 +1,9 @@
-/* route.h — which sandbox a request is for: header value, Host label, path forms (contract ingress 3).  Pure.
+/* route.h — which sandbox a request is for: header value, Host label, path forms (contract ingress
+ * 3).  Pure.
  *
- * A path that looks signed has two readings and only the sandbox says which one holds, so a route carries both.  What is
- * forwarded is a slice of the raw target wherever possible; nothing is ever decoded to be forwarded. */
+ * A path that looks signed has two readings and only the sandbox says which one holds, so a route
+ * carries both.  What is forwarded is a slice of the raw target wherever possible; nothing is ever
+ * decoded to be forwarded. */
 #ifndef INGRESS_ROUTE_H
 #define INGRESS_ROUTE_H
 
@@ -24,21 +26,24 @@ struct route {
     enum route_form form;
     struct str id;
     uint16_t port;
-    struct str forward;        /* path and query to send on, unsigned reading */
-    struct str prefix;         /* forms 3 and 5: what names the route, without signature segments; else empty (a token is a secret) */
-    bool is_signed;            /* exp36 and signature came with the route */
+    struct str forward; /* path and query to send on, unsigned reading */
+    struct str prefix;  /* forms 3 and 5: what names the route, without signature segments; else
+                           empty (a token is a secret) */
+    bool is_signed;     /* exp36 and signature came with the route */
     struct str exp36, signature;
     struct str forward_signed; /* the same under the signed reading */
-    bool signed_climbs;        /* the signed reading leaves the prefix: 400 on a secure sandbox (3.7) */
-    struct str token;          /* FORM_SCOPE: the whole f1. token */
+    bool signed_climbs; /* the signed reading leaves the prefix: 400 on a secure sandbox (3.7) */
+    struct str token;   /* FORM_SCOPE: the whole f1. token */
 };
 
-/* Answered by the gateway itself: "/status.ok", "/status.ok/network-readiness" (3.8), "*" of OPTIONS (2); empty: no. */
+/* Answered by the gateway itself: "/status.ok", "/status.ok/network-readiness" (3.8), "*" of
+ * OPTIONS (2); empty: no. */
 struct str route_local(const struct http_head *h);
 /* False: *ret_fault is the answer.  Texts are slices of the head or lie in the arena. */
-bool route_parse(const struct route_rules *rules, const struct http_head *h, struct arena *a, struct route *ret, struct fault *ret_fault);
-/* The target for the log: without query, what looks like the signature of a path or is a path's f1. token shown as *** (B5, contract
- * 13).  Also for requests that are no route. */
+bool route_parse(const struct route_rules *rules, const struct http_head *h, struct arena *a,
+                 struct route *ret, struct fault *ret_fault);
+/* The target for the log: without query, what looks like the signature of a path or is a path's f1.
+ * token shown as *** (B5, contract 13).  Also for requests that are no route. */
 struct str route_masked_uri(const struct http_head *h, struct arena *a);
 
 #endif

@@ -10,7 +10,8 @@ struct routes_list {
     size_t n;
 };
 
-/* Strict: unknown or doubled members, wrong types, bad values are faults of the whole file.  False: *ret_fault says where. */
+/* Strict: unknown or doubled members, wrong types, bad values are faults of the whole file.  False:
+ * *ret_fault says where. */
 bool routes_parse(struct str text, struct routes_list *ret, struct json_fault *ret_fault);
 void routes_list_free(struct routes_list *l);
 

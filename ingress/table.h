@@ -1,8 +1,8 @@
 /* table.h — id → sandbox, one table per worker, fed by deltas from the resolver's owner.
  *
- * A delta is a counted list of records; each worker applies it in slices of some hundred a turn, so that a list of 100,000 never
- * holds up traffic.  When a record is replaced or removed, gone(worker, sandbox) is called in that turn: its pools are purged and its
- * streams end (I6). */
+ * A delta is a counted list of records; each worker applies it in slices of some hundred a turn, so
+ * that a list of 100,000 never holds up traffic.  When a record is replaced or removed,
+ * gone(worker, sandbox) is called in that turn: its pools are purged and its streams end (I6). */
 #ifndef INGRESS_TABLE_H
 #define INGRESS_TABLE_H
 
@@ -20,9 +20,11 @@ size_t table_size(const struct table *t);
 /* Has the first complete list been applied here? */
 bool table_ready(const struct table *t);
 
-/* From the resolver's thread: takes a reference to each `put`, copies the ids of `gone`, and carries them to all tables in order.
- * first: with it the first complete list is in.  applied(user) is called on `owner` when every table has applied it (NULL: nobody asks). */
-void table_publish(struct table *const *tables, unsigned n, const struct sandbox *const *put, size_t nput, const struct str *gone,
-                   size_t ngone, bool first, struct worker *owner, void (*applied)(void *user), void *user);
+/* From the resolver's thread: takes a reference to each `put`, copies the ids of `gone`, and
+ * carries them to all tables in order. first: with it the first complete list is in.  applied(user)
+ * is called on `owner` when every table has applied it (NULL: nobody asks). */
+void table_publish(struct table *const *tables, unsigned n, const struct sandbox *const *put,
+                   size_t nput, const struct str *gone, size_t ngone, bool first,
+                   struct worker *owner, void (*applied)(void *user), void *user);
 
 #endif

@@ -5,7 +5,8 @@
 #include "base/ip.h"
 #include "policies/cidr.h"
 
-/* One of our own listeners; any: bound to all addresses, so every address of the machine at that port is ours. */
+/* One of our own listeners; any: bound to all addresses, so every address of the machine at that
+ * port is ours. */
 struct own_listener {
     struct ip ip;
     bool any;
@@ -13,11 +14,11 @@ struct own_listener {
 };
 
 struct target_rules {
-    struct cidr_set allow;           /* --allow-target-cidr */
-    bool loopback;                   /* the static resolver names its targets itself */
+    struct cidr_set allow; /* --allow-target-cidr */
+    bool loopback;         /* the static resolver names its targets itself */
     const struct own_listener *own;
     unsigned nown;
-    const struct ip *local;          /* addresses of this machine, for listeners on all addresses */
+    const struct ip *local; /* addresses of this machine, for listeners on all addresses */
     unsigned nlocal;
 };
 

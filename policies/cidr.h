@@ -19,10 +19,12 @@ struct cidr_set {
 
 /* "10.0.0.0/8" or a single address; bits behind the prefix are cut off.  False: not one. */
 bool cidr_parse(struct str s, struct cidr *ret);
-/* Comma list, blanks around entries allowed, empty text is the empty set.  On a fault *ret_bad is the entry. */
+/* Comma list, blanks around entries allowed, empty text is the empty set.  On a fault *ret_bad is
+ * the entry. */
 bool cidr_set_parse(struct str list, struct arena *a, struct cidr_set *ret, struct str *ret_bad);
 bool cidr_set_has(const struct cidr_set *s, const struct ip *ip);
-/* Ranges of contract ingress 7.1 that are dialled only when a setting covers them: loopback, link-local, multicast, metadata … */
+/* Ranges of contract ingress 7.1 that are dialled only when a setting covers them: loopback,
+ * link-local, multicast, metadata … */
 bool cidr_is_special(const struct ip *ip);
 
 #endif

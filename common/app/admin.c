@@ -1,5 +1,5 @@
-/* admin.c — the admin listener: a user of http_events like the proxy, on the main worker.  What belongs to a serving worker is asked for on that
- * worker's own loop and put together here. */
+/* admin.c — the admin listener: a user of http_events like the proxy, on the main worker.  What
+ * belongs to a serving worker is asked for on that worker's own loop and put together here. */
 #include "app/admin.h"
 
 #include <assert.h>
@@ -29,7 +29,8 @@ struct admin_client {
     struct session *session;
 };
 
-/* One request.  It may end before what it asked the workers for has come; then it waits for that, silent. */
+/* One request.  It may end before what it asked the workers for has come; then it waits for that,
+ * silent. */
 struct visit {
     struct admin *ad;
     struct http_stream *stream; /* NULL: the client left */
@@ -140,7 +141,8 @@ static void on_fault(void *user, const struct http_fault *fault)
     struct visit *v = user;
     if (v->page || v->head)
         return; /* answered already; the connection ends with that */
-    answer(v, fault->status, "text/plain; charset=utf-8", arena_cat(&v->mem, str_of(fault->text), STR("\n")));
+    answer(v, fault->status, "text/plain; charset=utf-8",
+           arena_cat(&v->mem, str_of(fault->text), STR("\n")));
 }
 
 static void on_closed(void *user, enum why why)
@@ -152,7 +154,8 @@ static void on_closed(void *user, enum why why)
         visit_free(v);
 }
 
-static const struct http_events visit_events = {on_head, on_data, on_end, on_sent, on_fault, on_closed};
+static const struct http_events visit_events = {on_head, on_data,  on_end,
+                                                on_sent, on_fault, on_closed};
 
 static void on_deadline(struct timer *t)
 {

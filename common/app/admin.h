@@ -1,4 +1,5 @@
-/* admin.h — what operators look at, on a listener of its own (I8): /healthz, /readyz, /metrics and /debug/{config,exchanges,pools}. */
+/* admin.h — what operators look at, on a listener of its own (I8): /healthz, /readyz, /metrics and
+ * /debug/{config,exchanges,pools}. */
 #ifndef APP_ADMIN_H
 #define APP_ADMIN_H
 

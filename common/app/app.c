@@ -1,5 +1,5 @@
-/* app.c — the life of a process, in order: command line, log, configuration, sockets, workers, resolver, listeners; and back again on
- * SIGTERM: readiness, listeners, sessions, deadline. */
+/* app.c — the life of a process, in order: command line, log, configuration, sockets, workers,
+ * resolver, listeners; and back again on SIGTERM: readiness, listeners, sessions, deadline. */
 #include "app/app.h"
 
 #include <errno.h>
@@ -15,7 +15,13 @@
 #include "net/resolve.h"
 #include "net/worker.h"
 
-enum { SURPLUS_CONNECTIONS = 64, SPARE_DESCRIPTORS = 128, REMIND_MS = 10000, WINDOW_BYTES = 65536, DRAIN_IDLE_MS = 2000 };
+enum {
+    SURPLUS_CONNECTIONS = 64,
+    SPARE_DESCRIPTORS = 128,
+    REMIND_MS = 10000,
+    WINDOW_BYTES = 65536,
+    DRAIN_IDLE_MS = 2000
+};
 
 struct told { /* a post to one worker */
     struct post post;
@@ -40,9 +46,9 @@ struct app {
     struct accept_gate gate;
     struct admin *admin;
     enum app_phase phase;
-    bool opening;      /* the workers were told to listen */
-    unsigned closed;   /* workers that do not listen yet */
-    unsigned draining; /* workers that have not reported yet */
+    bool opening;         /* the workers were told to listen */
+    unsigned closed;      /* workers that do not listen yet */
+    unsigned draining;    /* workers that have not reported yet */
     unsigned collections; /* app_collect() under way */
     bool drained;         /* the workers stop as soon as nobody asks them anything */
     struct timer deadline, remind;
@@ -97,13 +103,14 @@ const struct accept_gate *app_accept_gate(const struct app *app)
 struct app_times app_times(const struct app *app)
 {
     uint64_t now = worker_now_us(app->main);
-    return (struct app_times){(now - app->started_us) / 1000000, (now - app->adopted_us) / 1000000, app->snap->revision,
-                              app->reload_faults};
+    return (struct app_times){(now - app->started_us) / 1000000, (now - app->adopted_us) / 1000000,
+                              app->snap->revision, app->reload_faults};
 }
 
 /* ---- telling all workers */
 
-static void tell_all(struct app *app, void (*run)(struct worker *w, struct post *p), const struct snapshot *snap)
+static void tell_all(struct app *app, void (*run)(struct worker *w, struct post *p),
+                     const struct snapshot *snap)
 {
     for (unsigned i = 0; i < app->nworkers; i++) {
         struct told *t = mem_new(sizeof *t);
@@ -159,8 +166,8 @@ static void on_ask(struct worker *w, struct post *p)
     worker_post(a->c->app->main, &a->back);
 }
 
-bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
-                 void *user)
+bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args,
+                 size_t arg_bytes, void (*done)(void *user), void *user)
 {
     if (app->drained)
         return false;
@@ -196,16 +203,19 @@ static int64_t raise_descriptors(void)
 static int64_t connection_limit(const struct app *app, int64_t descriptors)
 {
     int64_t set = app_settings(app)->max_connections;
-    int64_t can = (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - 16 * (int64_t)app->nworkers) / 2;
+    int64_t can =
+        (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - 16 * (int64_t)app->nworkers) / 2;
     if (can < 16)
         can = 16;
     return set > 0 && set < can ? set : can;
 }
 
 /* A machine without IPv6 has no `::`: then all addresses are those of IPv4. */
-static int bind_any(const union addr *want, union addr *ret_bound, struct arena *a, struct str *ret_error)
+static int bind_any(const union addr *want, union addr *ret_bound, struct arena *a,
+                    struct str *ret_error)
 {
-    static const struct ip any4 = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0}}, any6 = {{0}};
+    static const struct ip any4 = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0}},
+                           any6 = {{0}};
     struct ip ip;
     int fd = listen_bind(&want->sa, ret_bound, a, ret_error);
     addr_ip(&want->sa, &ip);
@@ -217,7 +227,8 @@ static int bind_any(const union addr *want, union addr *ret_bound, struct arena 
 }
 
 /* With port 0 all workers share the port that the kernel chose for the first. */
-static bool bind_workers(struct app *app, unsigned l, union addr *addr, const char *setting, struct str *ret_error)
+static bool bind_workers(struct app *app, unsigned l, union addr *addr, const char *setting,
+                         struct str *ret_error)
 {
     struct str error;
     for (unsigned i = 0; i < app->nworkers; i++) {
@@ -237,7 +248,8 @@ static bool bind_admin(struct app *app, union addr *ret_bound, struct str *ret_e
     union addr want;
     struct str error, text = app_settings(app)->admin_addr;
     if (!addr_parse(text, &want)) {
-        *ret_error = arena_printf(&app->mem, "admin-addr: \"%.*s\" is not an address and port", STR_ARG(text));
+        *ret_error = arena_printf(&app->mem, "admin-addr: \"%.*s\" is not an address and port",
+                                  STR_ARG(text));
         return false;
     }
     app->admin_fd = bind_any(&want, ret_bound, &app->mem, &error);
@@ -246,7 +258,8 @@ static bool bind_admin(struct app *app, union addr *ret_bound, struct str *ret_e
     return app->admin_fd >= 0;
 }
 
-/* Bound, not listening: until lookups can be answered a connection is refused (contract ingress 1.5). */
+/* Bound, not listening: until lookups can be answered a connection is refused (contract
+ * ingress 1.5). */
 static bool bind_all(struct app *app, struct str *ret_error)
 {
     union addr addrs[APP_LISTENERS], admin;
@@ -289,7 +302,8 @@ static void on_listen(struct worker *w, struct post *p)
     struct told *t = (struct told *)p;
     struct proxy *proxy = proxy_of(w);
     for (unsigned l = 0; l < t->app->nlisteners; l++)
-        proxy_add_listener(proxy, listener_start(w, t->app->fds[t->i][l], &t->app->gate, proxy_accept, proxy));
+        proxy_add_listener(
+            proxy, listener_start(w, t->app->fds[t->i][l], &t->app->gate, proxy_accept, proxy));
     t->post.run = on_listening;
     worker_post(t->app->main, &t->post);
 }
@@ -459,18 +473,20 @@ static void on_signal(void *user, int signum)
 
 /* ---- start and end */
 
-static int refuse(struct str error)
+static int refuse(const struct app *app, struct str error)
 {
-    fprintf(stderr, "%.*s\n", STR_ARG(error));
+    fprintf(stderr, "%s: %.*s\n", app->product->command.schema->program, STR_ARG(error));
     return 2;
 }
 
 static bool open_log(struct app *app, struct str *ret_error)
 {
-    static const enum log_level levels[] = {LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_WARN, LOG_ERROR, LOG_FATAL};
+    static const enum log_level levels[] = {LOG_DEBUG, LOG_INFO,  LOG_WARN,
+                                            LOG_WARN,  LOG_ERROR, LOG_FATAL};
     char error[256];
     const char *outputs = getenv("OPENSANDBOX_LOG_OUTPUT");
-    if (log_start(app->product->logger, str_of(outputs), levels[app_settings(app)->log_level], error, sizeof error))
+    if (log_start(app->product->logger, str_of(outputs), levels[app_settings(app)->log_level],
+                  error, sizeof error))
         return true;
     *ret_error = arena_printf(&app->mem, "OPENSANDBOX_LOG_OUTPUT: %s", error);
     return false;
@@ -537,7 +553,8 @@ int app_run(const struct product *product, int argc, char **argv)
 {
     struct str error;
     bool run;
-    signal(SIGPIPE, SIG_IGN); /* U6: a write to a peer that left is an error code, not the end of us */
+    /* U6: a write to a peer that left is an error code, not the end of us */
+    signal(SIGPIPE, SIG_IGN);
     forbid_dumps();
     struct app *app = mem_new(sizeof *app);
     arena_init(&app->mem, NULL, 0);
@@ -549,7 +566,7 @@ int app_run(const struct product *product, int argc, char **argv)
         fflush(stdout);
         if (!start(app, &error)) {
             log_stop();
-            _exit(refuse(error)); /* what has begun ends with the process */
+            _exit(refuse(app, error)); /* what has begun ends with the process */
         }
         for (unsigned i = 0; i < app->nworkers; i++)
             worker_start(app->workers[i]);

@@ -1,7 +1,8 @@
 /* app.h — main() of the programs: start, signals, workers, reload, drain.
  *
- * The main thread has a worker of its own that serves no traffic: it takes signals, builds configuration, runs the product's resolver and the
- * admin pages.  The serving workers are told things by post and share nothing. */
+ * The main thread has a worker of its own that serves no traffic: it takes signals, builds
+ * configuration, runs the product's resolver and the admin pages.  The serving workers are told
+ * things by post and share nothing. */
 #ifndef APP_APP_H
 #define APP_APP_H
 
@@ -15,15 +16,17 @@ struct app;
 enum { APP_LISTENERS = 2, APP_WORKERS = 256 };
 
 struct product {
-    const char *title;               /* of the banner */
+    const char *title; /* of the banner */
     const char *logger;
-    struct command command;          /* schema, checks */
+    struct command command; /* schema, checks */
     const struct maker *view;
     const struct gate *gate;
     /* Addresses to serve on; returns how many (at most APP_LISTENERS). */
     unsigned (*listeners)(const void *settings, union addr *ret, const char **ret_setting);
-    /* The addresses the kernel gave (port 0 was asked for, or another family): into the settings, before anything reads them. */
-    void (*bound)(void *settings, const union addr *listeners, const union addr *admin, struct arena *a);
+    /* The addresses the kernel gave (port 0 was asked for, or another family): into the settings,
+     * before anything reads them. */
+    void (*bound)(void *settings, const union addr *listeners, const union addr *admin,
+                  struct arena *a);
     /* Before the workers run: what they share, and SLOT_PRODUCT of each. */
     void (*worker_init)(struct app *app, struct worker *w);
     void (*worker_done)(struct worker *w);
@@ -63,9 +66,9 @@ struct app_times {
 };
 struct app_times app_times(const struct app *app);
 
-/* Runs each(w, arg of worker i) on every serving worker's loop, then done(user) on the main one, after this has returned.  False: the
- * workers are about to stop. */
-bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args, size_t arg_bytes, void (*done)(void *user),
-                 void *user);
+/* Runs each(w, arg of worker i) on every serving worker's loop, then done(user) on the main one,
+ * after this has returned.  False: the workers are about to stop. */
+bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), void *args,
+                 size_t arg_bytes, void (*done)(void *user), void *user);
 
 #endif

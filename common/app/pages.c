@@ -15,7 +15,8 @@ static struct str healthz(struct app *app, int *status, struct arena *a)
 
 static struct str readyz(struct app *app, int *status, struct arena *a)
 {
-    static const char *const texts[] = {"starting: no complete list of sandboxes yet\n", "ready\n", "draining\n"};
+    static const char *const texts[] = {"starting: no complete list of sandboxes yet\n", "ready\n",
+                                        "draining\n"};
     (void)a;
     *status = app_phase(app) == APP_SERVING ? 200 : 503;
     return str_of(texts[app_phase(app)]);
@@ -62,12 +63,14 @@ static void gauges(struct app *app, struct part *parts, struct metrics_out *o)
         snprintf(label, sizeof label, "worker=\"%u\"", i);
         metrics_value(o, "sallyport_client_connections", label, parts[i].clients);
     }
-    metrics_family(o, "sallyport_backend_connections", "gauge", "Connections to sandboxes, idle ones included, by worker");
+    metrics_family(o, "sallyport_backend_connections", "gauge",
+                   "Connections to sandboxes, idle ones included, by worker");
     for (unsigned i = 0; i < app_nworkers(app); i++) {
         snprintf(label, sizeof label, "worker=\"%u\"", i);
         metrics_value(o, "sallyport_backend_connections", label, parts[i].origins);
     }
-    metrics_family(o, "sallyport_backend_connections_idle", "gauge", "Pooled connections to sandboxes by worker");
+    metrics_family(o, "sallyport_backend_connections_idle", "gauge",
+                   "Pooled connections to sandboxes by worker");
     for (unsigned i = 0; i < app_nworkers(app); i++) {
         snprintf(label, sizeof label, "worker=\"%u\"", i);
         metrics_value(o, "sallyport_backend_connections_idle", label, parts[i].origins_idle);
@@ -85,15 +88,20 @@ static void process(struct app *app, struct metrics_out *o)
     const struct accept_gate *g = app_accept_gate(app);
     metrics_family(o, "sallyport_uptime_seconds", "gauge", "Seconds since the start");
     metrics_value(o, "sallyport_uptime_seconds", NULL, (double)t.uptime_s);
-    metrics_family(o, "sallyport_config_revision", "gauge", "Revision of the configuration in force");
+    metrics_family(o, "sallyport_config_revision", "gauge",
+                   "Revision of the configuration in force");
     metrics_value(o, "sallyport_config_revision", NULL, (double)t.revision);
     metrics_family(o, "sallyport_config_age_seconds", "gauge", "Seconds since it came into force");
     metrics_value(o, "sallyport_config_age_seconds", NULL, (double)t.snapshot_age_s);
-    metrics_family(o, "sallyport_reload_faults_total", "counter", "Reloads that changed nothing because a file was bad");
+    metrics_family(o, "sallyport_reload_faults_total", "counter",
+                   "Reloads that changed nothing because a file was bad");
     metrics_value(o, "sallyport_reload_faults_total", NULL, (double)t.reload_faults);
-    metrics_family(o, "sallyport_connections_refused_total", "counter", "Client connections closed at once: over the limit");
-    metrics_value(o, "sallyport_connections_refused_total", NULL, (double)atomic_load(&((struct accept_gate *)(uintptr_t)g)->refused));
-    metrics_family(o, "sallyport_log_lines_lost_total", "counter", "Log lines dropped because the sink was slow");
+    metrics_family(o, "sallyport_connections_refused_total", "counter",
+                   "Client connections closed at once: over the limit");
+    metrics_value(o, "sallyport_connections_refused_total", NULL,
+                  (double)atomic_load(&((struct accept_gate *)(uintptr_t)g)->refused));
+    metrics_family(o, "sallyport_log_lines_lost_total", "counter",
+                   "Log lines dropped because the sink was slow");
     metrics_value(o, "sallyport_log_lines_lost_total", NULL, (double)log_lost());
 }
 
@@ -103,13 +111,20 @@ struct sum_row {
 };
 
 static const struct sum_row sums[] = {
-    {"sallyport_connections_total", "Client connections accepted", offsetof(struct proxy_metrics, connections)},
-    {"sallyport_backend_dials_total", "Connects to sandboxes begun", offsetof(struct proxy_metrics, dials)},
-    {"sallyport_backend_reused_total", "Requests on a pooled connection", offsetof(struct proxy_metrics, reused)},
-    {"sallyport_retries_total", "Requests sent again after a pooled connection died", offsetof(struct proxy_metrics, retries)},
-    {"sallyport_bytes_in_total", "Body and tunnel bytes from clients", offsetof(struct proxy_metrics, bytes_in)},
-    {"sallyport_bytes_out_total", "Body and tunnel bytes to clients", offsetof(struct proxy_metrics, bytes_out)},
-    {"sallyport_overload_total", "Requests refused for memory or connections", offsetof(struct proxy_metrics, overload)},
+    {"sallyport_connections_total", "Client connections accepted",
+     offsetof(struct proxy_metrics, connections)},
+    {"sallyport_backend_dials_total", "Connects to sandboxes begun",
+     offsetof(struct proxy_metrics, dials)},
+    {"sallyport_backend_reused_total", "Requests on a pooled connection",
+     offsetof(struct proxy_metrics, reused)},
+    {"sallyport_retries_total", "Requests sent again after a pooled connection died",
+     offsetof(struct proxy_metrics, retries)},
+    {"sallyport_bytes_in_total", "Body and tunnel bytes from clients",
+     offsetof(struct proxy_metrics, bytes_in)},
+    {"sallyport_bytes_out_total", "Body and tunnel bytes to clients",
+     offsetof(struct proxy_metrics, bytes_out)},
+    {"sallyport_overload_total", "Requests refused for memory or connections",
+     offsetof(struct proxy_metrics, overload)},
 };
 
 static void counters(struct app *app, struct metrics_out *o)
@@ -117,11 +132,13 @@ static void counters(struct app *app, struct metrics_out *o)
     for (size_t r = 0; r < sizeof sums / sizeof *sums; r++) {
         double sum = 0;
         for (unsigned i = 0; i < app_nworkers(app); i++)
-            sum += (double)counter_get((const struct counter *)(const void *)((const char *)of(app, i) + sums[r].offset));
+            sum += (double)counter_get(
+                (const struct counter *)(const void *)((const char *)of(app, i) + sums[r].offset));
         metrics_family(o, sums[r].name, "counter", sums[r].help);
         metrics_value(o, sums[r].name, NULL, sum);
     }
-    metrics_family(o, "sallyport_exchanges_ended_total", "counter", "Exchanges by reason of their end");
+    metrics_family(o, "sallyport_exchanges_ended_total", "counter",
+                   "Exchanges by reason of their end");
     for (int why = 0; why < WHYS; why++) {
         char label[64];
         double sum = 0;
@@ -145,15 +162,17 @@ static void requests(struct app *app, struct metrics_out *o, const char *name, b
                     const struct request_metrics *r = &of(app, i)->requests;
                     sum += counter_get(&r->count[m][s][k]);
                     const struct histogram *h = atomic_load_explicit(
-                        &((struct request_metrics *)(uintptr_t)r)->duration[m][s][k], memory_order_acquire);
+                        &((struct request_metrics *)(uintptr_t)r)->duration[m][s][k],
+                        memory_order_acquire);
                     if (h)
                         histogram_sum(&total, h);
                 }
                 if (sum == 0)
                     continue;
                 char label[128];
-                snprintf(label, sizeof label, "http_method=\"%s\",http_status_code=\"%d\",proxy_type=\"%s\"", metric_method((unsigned)m),
-                         s + 100, kinds[k]);
+                snprintf(label, sizeof label,
+                         "http_method=\"%s\",http_status_code=\"%d\",proxy_type=\"%s\"",
+                         metric_method((unsigned)m), s + 100, kinds[k]);
                 if (durations)
                     metrics_histogram(o, name, label, &total);
                 else

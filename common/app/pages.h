@@ -1,4 +1,5 @@
-/* pages.h — the pages of the admin listener: which there are, what each worker adds, how it is put together. */
+/* pages.h — the pages of the admin listener: which there are, what each worker adds, how it is put
+ * together. */
 #ifndef APP_PAGES_H
 #define APP_PAGES_H
 
@@ -25,8 +26,10 @@ struct page {
 
 /* NULL: there is no such page. */
 const struct page *page_find(struct str path);
-/* For the product's metrics: requests of all workers by method, status and kind, under the product's names. */
-void pages_requests(struct app *app, struct metrics_out *o, const char *count, const char *duration);
+/* For the product's metrics: requests of all workers by method, status and kind, under the
+ * product's names. */
+void pages_requests(struct app *app, struct metrics_out *o, const char *count,
+                    const char *duration);
 void pages_free_parts(struct part *parts, unsigned n);
 
 #endif

@@ -1,8 +1,9 @@
 /* buf.h — bytes in transit.
  *
- * A chunk is 16 KiB (64 KiB for bulk), counted, and never leaves its worker.  A buf is a queue of slices of chunks; moving
- * slices from one buf to another copies no payload.  Small writes of many bufs share the pool's current chunk.  The pool
- * counts all chunks that are out, which is what the memory cap looks at (DESIGN 7, worker cap). */
+ * A chunk is 16 KiB (64 KiB for bulk), counted, and never leaves its worker.  A buf is a queue of
+ * slices of chunks; moving slices from one buf to another copies no payload.  Small writes of many
+ * bufs share the pool's current chunk.  The pool counts all chunks that are out, which is what the
+ * memory cap looks at (DESIGN 7, worker cap). */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -43,7 +44,8 @@ void buf_init(struct buf *b, struct chunk_pool *pool);
 /* Copies n bytes in at the end. */
 void buf_write(struct buf *b, const void *p, size_t n);
 void buf_str(struct buf *b, struct str s);
-/* Moves the first n bytes (n <= src->len) of src to the end of dst, both of one pool; no payload is copied. */
+/* Moves the first n bytes (n <= src->len) of src to the end of dst, both of one pool; no payload is
+ * copied. */
 void buf_move(struct buf *dst, struct buf *src, size_t n);
 /* Moves everything. */
 void buf_move_all(struct buf *dst, struct buf *src);
@@ -56,8 +58,9 @@ void buf_clear(struct buf *b);
 /* Copies the first n bytes (n <= b->len) to `to` and leaves them in. */
 void buf_peek(const struct buf *b, void *to, size_t n);
 
-/* Room for one read: the free tail of the pool's current chunk, at least 2 KiB, or a new chunk; `bulk`: a 64 KiB one.  Nothing
- * is taken until buf_commit() with the same pool, which must follow before any other call for this pool. */
+/* Room for one read: the free tail of the pool's current chunk, at least 2 KiB, or a new chunk;
+ * `bulk`: a 64 KiB one.  Nothing is taken until buf_commit() with the same pool, which must follow
+ * before any other call for this pool. */
 uint8_t *buf_reserve(struct chunk_pool *pool, bool bulk, size_t *ret_room);
 /* Adds the n bytes just read into the reserved room to the end of b. */
 void buf_commit(struct buf *b, size_t n);

@@ -1,4 +1,5 @@
-/* digest.h — hashes, random bytes, comparison in constant time.  The only door to libcrypto for these. */
+/* digest.h — hashes, random bytes, comparison in constant time.  The only door to libcrypto for
+ * these. */
 #ifndef BASE_DIGEST_H
 #define BASE_DIGEST_H
 
@@ -10,7 +11,8 @@
 
 enum { SHA256_BYTES = 32 };
 
-/* SHA-256 over n pieces one after the other; algorithm objects are fetched once per process, contexts once per thread. */
+/* SHA-256 over n pieces one after the other; algorithm objects are fetched once per process,
+ * contexts once per thread. */
 void digest_sha256(uint8_t out[SHA256_BYTES], const struct str *pieces, size_t n);
 /* SHA-1 of one text: only for Sec-WebSocket-Accept (RFC 6455 section 4.2.2). */
 void digest_sha1(uint8_t out[20], struct str text);

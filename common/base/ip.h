@@ -1,4 +1,5 @@
-/* ip.h — IP addresses as 16 bytes, IPv4 in its mapped form, so that one comparison serves both families. */
+/* ip.h — IP addresses as 16 bytes, IPv4 in its mapped form, so that one comparison serves both
+ * families. */
 #ifndef BASE_IP_H
 #define BASE_IP_H
 
@@ -14,8 +15,8 @@ struct ip {
 
 enum { IP_TEXT_BYTES = 48 };
 
-/* "10.0.0.1" (four decimal parts, no leading zeros) or an IPv6 address without brackets and zone (RFC 4291 section 2.2).  An
- * IPv4-mapped IPv6 address is the IPv4 address. */
+/* "10.0.0.1" (four decimal parts, no leading zeros) or an IPv6 address without brackets and zone
+ * (RFC 4291 section 2.2).  An IPv4-mapped IPv6 address is the IPv4 address. */
 bool ip_parse(struct str s, struct ip *ret);
 bool ip_is_v4(const struct ip *ip);
 bool ip_eq(const struct ip *a, const struct ip *b);

@@ -1,8 +1,9 @@
 /* json.h — strict JSON (RFC 8259) over cJSON.
  *
- * A pre-scan refuses what cJSON lets by (DESIGN 18.7 J1, J2): doubled names, \u0000, raw control bytes, bad UTF-8, wrong number
- * forms, trailing bytes, too much depth or size.  Every value knows where in the text it stood, so that faults of meaning can be
- * named with line and column too.  This is the only module that includes cJSON. */
+ * A pre-scan refuses what cJSON lets by (DESIGN 18.7 J1, J2): doubled names, \u0000, raw control
+ * bytes, bad UTF-8, wrong number forms, trailing bytes, too much depth or size.  Every value knows
+ * where in the text it stood, so that faults of meaning can be named with line and column too. This
+ * is the only module that includes cJSON. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -19,11 +20,14 @@ enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSO
 
 struct json_fault {
     unsigned line, column; /* from 1; column counts bytes */
-    char text[160];        /* what is wrong, without the place; no content of the document but member names */
+    char text[160]; /* what is wrong, without the place; no content of the document but member names
+                     */
 };
 
-/* Parses `text`, which must stay as long as the document.  NULL and *ret_fault on any fault.  max_bytes 0: no limit. */
-struct json_doc *json_parse(struct str text, size_t max_bytes, unsigned max_depth, struct json_fault *ret_fault);
+/* Parses `text`, which must stay as long as the document.  NULL and *ret_fault on any fault.
+ * max_bytes 0: no limit. */
+struct json_doc *json_parse(struct str text, size_t max_bytes, unsigned max_depth,
+                            struct json_fault *ret_fault);
 void json_free(struct json_doc *d);
 const struct json *json_root(const struct json_doc *d);
 
@@ -41,11 +45,12 @@ const struct json *json_member(const struct json *object, struct str name);
 struct str json_string(const struct json *v);
 bool json_bool(const struct json *v);
 double json_double(const struct json *v);
-/* The number as an integer, read from the text: false if it has a fraction or exponent or does not fit. */
+/* The number as an integer, read from the text: false if it has a fraction or exponent or does not
+ * fit. */
 bool json_int(const struct json_doc *d, const struct json *v, int64_t *ret);
 /* Fills *ret_fault with the place of v and the formatted text. */
-void json_fault_at(const struct json_doc *d, const struct json *v, struct json_fault *ret_fault, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void json_fault_at(const struct json_doc *d, const struct json *v, struct json_fault *ret_fault,
+                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Writing: appends to a growing text on the heap. */
 struct json_out {

@@ -1,7 +1,8 @@
 /* list.h — an intrusive, doubly linked list.
  *
- * A list head and a list member are the same type; a member that is in no list points to itself, so removing it is always
- * safe.  Membership is state: what a thing is doing is which list it is in. */
+ * A list head and a list member are the same type; a member that is in no list points to itself, so
+ * removing it is always safe.  Membership is state: what a thing is doing is which list it is in.
+ */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
@@ -13,11 +14,12 @@ struct list {
 };
 
 /* The object that holds `member` at the address `ptr`. */
-#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* Walks a list; the current member may be removed, others may not. */
-#define list_each(it, head) \
-    for (struct list *it = (head)->next, *it##_next = it->next; it != (head); it = it##_next, it##_next = it->next)
+#define list_each(it, head)                                                   \
+    for (struct list *it = (head)->next, *it##_next = it->next; it != (head); \
+         it = it##_next, it##_next = it->next)
 
 /* Makes an empty head, or a member that is in no list. */
 static inline void list_init(struct list *l)

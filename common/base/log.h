@@ -1,8 +1,9 @@
 /* log.h — lines of JSON or key=value, made on the stack and handed to a log thread.
  *
- * A line goes into a bounded ring; a thread writes it out.  A slow sink loses lines and counts them, it never blocks a loop.
- * Only program code logs (app, listen, exchange, origin, admin, resolvers); base, dns, http and policies return their errors.
- * Fields named in `log_masked` print as "***" whatever their value (B5). */
+ * A line goes into a bounded ring; a thread writes it out.  A slow sink loses lines and counts
+ * them, it never blocks a loop. Only program code logs (app, listen, exchange, origin, admin,
+ * resolvers); base, dns, http and policies return their errors. Fields named in `log_masked` print
+ * as "***" whatever their value (B5). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -19,9 +20,11 @@ enum { LOG_LINE_BYTES = 4096 };
 /* Reads debug, info, warn, warning, error, fatal in any case (contract ingress 1.2). */
 bool log_level_parse(struct str s, enum log_level *ret);
 
-/* Opens the outputs of `outputs` (comma list of stdout, stderr and paths; blank means stdout; contract ingress 1.4) and starts the
- * log thread.  `logger` is the value of the key "logger".  On failure false and one line in error[error_bytes]. */
-bool log_start(const char *logger, struct str outputs, enum log_level level, char *error, size_t error_bytes);
+/* Opens the outputs of `outputs` (comma list of stdout, stderr and paths; blank means stdout;
+ * contract ingress 1.4) and starts the log thread.  `logger` is the value of the key "logger".  On
+ * failure false and one line in error[error_bytes]. */
+bool log_start(const char *logger, struct str outputs, enum log_level level, char *error,
+               size_t error_bytes);
 /* Writes what is queued and stops the thread. */
 void log_stop(void);
 void log_set_level(enum log_level level);
@@ -37,7 +40,8 @@ struct log_line {
     char text[LOG_LINE_BYTES];
 };
 
-/* Starts a line with level, ts, logger and msg; the keys come in that order (contract ingress 13). */
+/* Starts a line with level, ts, logger and msg; the keys come in that order (contract ingress 13).
+ */
 void log_begin(struct log_line *l, enum log_level level, const char *msg);
 void log_str(struct log_line *l, const char *key, struct str value);
 void log_int(struct log_line *l, const char *key, int64_t value);
@@ -48,8 +52,8 @@ void log_end(struct log_line *l);
 
 /* One line in one call: "key", value pairs of C strings, ended by NULL.  For rare events. */
 void log_note(enum log_level level, const char *msg, ...) __attribute__((sentinel));
-/* As log_note(), but each `msg` (compared by address) at most once a second per process; what was left out is counted in a field
- * "repeated" of the next one (cases OPS-09). */
+/* As log_note(), but each `msg` (compared by address) at most once a second per process; what was
+ * left out is counted in a field "repeated" of the next one (cases OPS-09). */
 void log_note_rarely(enum log_level level, const char *msg, ...) __attribute__((sentinel));
 
 #endif

@@ -1,7 +1,8 @@
 /* mem.h — text slices, allocation that does not fail, and arenas.
  *
- * Inside the program text is a `struct str`: not terminated, not owned.  Allocation never returns NULL: what a peer can make
- * us allocate is limited by counts before it gets here, and a process that is out of memory all the same ends at once. */
+ * Inside the program text is a `struct str`: not terminated, not owned.  Allocation never returns
+ * NULL: what a peer can make us allocate is limited by counts before it gets here, and a process
+ * that is out of memory all the same ends at once. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -64,8 +65,8 @@ ptrdiff_t str_chr(struct str s, char c);
 ptrdiff_t str_rchr(struct str s, char c);
 /* Without blanks and tabs at both ends (OWS of RFC 9110 section 5.6.3). */
 struct str str_trim(struct str s);
-/* Cuts the next piece before `sep` off the front of *rest; false when *rest was used up (its p is NULL then).  The text
- * "a,,b" has three pieces, the empty text one. */
+/* Cuts the next piece before `sep` off the front of *rest; false when *rest was used up (its p is
+ * NULL then).  The text "a,,b" has three pieces, the empty text one. */
 bool str_next(struct str *rest, char sep, struct str *ret_piece);
 /* Orders by bytes, like memcmp, shorter first. */
 int str_cmp(struct str a, struct str b);
@@ -78,8 +79,8 @@ void mem_free(void *p);
 /* A terminated copy of s on the heap; the caller frees it. */
 char *mem_strdup(struct str s);
 
-/* An arena is memory that is given back all at once.  Its first block lies in whatever owns it, later ones come from the heap
- * and double up to 64 KiB; larger wishes get a block of their own. */
+/* An arena is memory that is given back all at once.  Its first block lies in whatever owns it,
+ * later ones come from the heap and double up to 64 KiB; larger wishes get a block of their own. */
 struct arena_block;
 struct arena {
     struct arena_block *last;
@@ -98,8 +99,10 @@ struct str arena_str(struct arena *a, struct str s);
 /* Two texts in a row. */
 struct str arena_cat(struct arena *a, struct str x, struct str y);
 /* Formatted text, without a terminator counted (there is one). */
-struct str arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
-struct str arena_vprintf(struct arena *a, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+struct str arena_printf(struct arena *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+struct str arena_vprintf(struct arena *a, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* Frees the later blocks; the arena may be used again after arena_init(). */
 void arena_done(struct arena *a);
 

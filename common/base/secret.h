@@ -1,6 +1,7 @@
 /* secret.h — counted bytes in locked, non-dumpable pages, wiped at the last unref.
  *
- * Where the system lets us lock nothing more, the pages stay unlocked but are still kept out of core dumps. */
+ * Where the system lets us lock nothing more, the pages stay unlocked but are still kept out of
+ * core dumps. */
 #ifndef BASE_SECRET_H
 #define BASE_SECRET_H
 

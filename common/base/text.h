@@ -1,7 +1,7 @@
 /* text.h — strict readers and writers for small text forms.  Pure.
  *
- * Readers take the whole text or refuse it: no blanks around, no signs, no prefix unless said.  Results are set only on
- * success. */
+ * Readers take the whole text or refuse it: no blanks around, no signs, no prefix unless said.
+ * Results are set only on success. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -13,7 +13,8 @@
 
 /* Decimal digits only, leading zeros allowed, at most max. */
 bool text_u64(struct str s, uint64_t max, uint64_t *ret);
-/* exp36 of contract ingress 3.2: 1..13 of [0-9a-z], no leading zero unless it is "0", at most 2^64-1. */
+/* exp36 of contract ingress 3.2: 1..13 of [0-9a-z], no leading zero unless it is "0", at most
+ * 2^64-1. */
 bool text_base36(struct str s, uint64_t *ret);
 /* Writes v in base 36, lower case, at most 13 characters; returns their number. */
 size_t text_put_base36(char out[13], uint64_t v);
@@ -23,8 +24,8 @@ size_t text_put_u64(char out[20], uint64_t v);
 void text_put_hex(char *out, const void *p, size_t n);
 /* Value of a hex digit, or -1. */
 int text_hex(char c);
-/* Standard alphabet with padding (RFC 4648 section 4), canonical; CR and LF inside are skipped.  ret must hold 3/4 of s.n.
- * False: bad text. */
+/* Standard alphabet with padding (RFC 4648 section 4), canonical; CR and LF inside are skipped. ret
+ * must hold 3/4 of s.n. False: bad text. */
 bool text_base64(struct str s, uint8_t *ret, size_t *ret_n);
 /* Writes standard base64 with padding; out must hold 4 * ((n + 2) / 3). */
 size_t text_put_base64(char *out, const void *p, size_t n);
@@ -32,7 +33,8 @@ size_t text_put_base64(char *out, const void *p, size_t n);
 bool text_percent(struct str s, char *out, size_t *ret_n);
 /* RFC 3339 date-time to Unix seconds (a fraction is cut off) and nanoseconds. */
 bool text_rfc3339(struct str s, int64_t *ret_unix_s, uint32_t *ret_ns);
-/* A duration in Go's syntax: "1.5s", "1m30s", "50ms", "0", sign allowed; in ns.  False: no unit, overflow, junk. */
+/* A duration in Go's syntax: "1.5s", "1m30s", "50ms", "0", sign allowed; in ns.  False: no unit,
+ * overflow, junk. */
 bool text_duration(struct str s, int64_t *ret_ns);
 /* Writes a duration as Go prints it ("1m30s", "50ms", "0s"); returns the length (< 32). */
 size_t text_put_duration(char out[32], int64_t ns);
@@ -42,8 +44,9 @@ bool text_bytes(struct str s, uint64_t *ret);
 bool text_go_int(struct str s, int64_t *ret);
 /* Decimal floating-point number; inf and nan are refused. */
 bool text_double(struct str s, double *ret);
-/* Appends s as the inside of a JSON string: quotes, backslash and control bytes escaped, bytes that are no UTF-8 as \ufffd. At
- * most `room` bytes are written, never half an escape; returns how many. */
+/* Appends s as the inside of a JSON string: quotes, backslash and control bytes escaped, bytes that
+ * are no UTF-8 as \ufffd. At most `room` bytes are written, never half an escape; returns how many.
+ */
 size_t text_put_json(char *out, size_t room, struct str s);
 /* Is s valid UTF-8 (RFC 3629: no surrogates, nothing overlong)? */
 bool text_utf8(struct str s);

@@ -1,8 +1,8 @@
 /* wheel.h — timers: a hashed wheel of 512 slots of 64 ms, driven by a number.
  *
- * Set and clear are O(1), a timer is a list node, and time is an argument, so that tests turn the wheel by hand.  A timer fires
- * at its due time or up to one slot later, never earlier.  After a long pause the wheel catches up in one turn, oldest slot
- * first. */
+ * Set and clear are O(1), a timer is a list node, and time is an argument, so that tests turn the
+ * wheel by hand.  A timer fires at its due time or up to one slot later, never earlier.  After a
+ * long pause the wheel catches up in one turn, oldest slot first. */
 #ifndef BASE_WHEEL_H
 #define BASE_WHEEL_H
 
@@ -37,7 +37,8 @@ static inline bool timer_is_set(const struct timer *t)
 void wheel_set(struct wheel *w, struct timer *t, uint64_t due_ms);
 /* Disarms; harmless when not set. */
 void wheel_clear(struct wheel *w, struct timer *t);
-/* Runs every timer that is due at now_ms.  A callback may set and clear any timer, itself included. */
+/* Runs every timer that is due at now_ms.  A callback may set and clear any timer, itself included.
+ */
 void wheel_turn(struct wheel *w, uint64_t now_ms);
 /* ms from now_ms until wheel_turn() should be called next; UINT64_MAX when no timer is set. */
 uint64_t wheel_wait(const struct wheel *w, uint64_t now_ms);

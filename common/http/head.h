@@ -1,7 +1,8 @@
 /* head.h — a request or response head without its version.
  *
- * fields[] holds end-to-end fields only, spelt and ordered as received (compare names without case); whatever frames the message
- * or concerns one hop has been taken out by rules.c and stands in a typed member.  All memory is the exchange's arena. */
+ * fields[] holds end-to-end fields only, spelt and ordered as received (compare names without
+ * case); whatever frames the message or concerns one hop has been taken out by rules.c and stands
+ * in a typed member.  All memory is the exchange's arena. */
 #ifndef HTTP_HEAD_H
 #define HTTP_HEAD_H
 
@@ -14,14 +15,18 @@
 struct http_head {
     struct str method;    /* request: any token, case kept */
     struct str scheme;    /* "http" or "https", of the connection it came on */
-    struct str authority; /* Host or the authority of an absolute target, byte for byte; p == NULL: there was none (HTTP/1.0) */
+    struct str authority; /* Host or the authority of an absolute target, byte for byte; p == NULL:
+                             there was none (HTTP/1.0) */
     struct str path;      /* the raw target in origin form with its query; "*"; empty for CONNECT */
     int status;           /* response; each 1xx is a head of its own; 0 in a request */
     int64_t length;       /* content-length, or -1: not stated */
-    struct str protocol;  /* an upgrade token ("websocket") or empty: what this head asks for, or grants */
+    struct str
+        protocol; /* an upgrade token ("websocket") or empty: what this head asks for, or grants */
     bool te_trailers;     /* the client sent "TE: trailers" */
-    bool expect_continue; /* the client waits for a 100 (RFC 9110 section 10.1.1); Expect itself is in fields[] too */
-    bool idempotent;      /* safe to send again: by method (RFC 9110 section 9.2.2) or by an idempotency key */
+    bool expect_continue; /* the client waits for a 100 (RFC 9110 section 10.1.1); Expect itself is
+                             in fields[] too */
+    bool idempotent; /* safe to send again: by method (RFC 9110 section 9.2.2) or by an idempotency
+                        key */
     struct field *fields;
     unsigned nfields;
 };
@@ -29,7 +34,8 @@ struct http_head {
 /* Value of the first field of that name, or NULL; present but empty is not NULL. */
 const struct str *head_get(const struct http_head *h, struct str name);
 /* The field of that name after `after` (NULL: the first), or NULL. */
-const struct field *head_next(const struct http_head *h, struct str name, const struct field *after);
+const struct field *head_next(const struct http_head *h, struct str name,
+                              const struct field *after);
 /* Is token, without case, one of the comma-separated tokens of all lines of that name? */
 bool head_has_token(const struct http_head *h, struct str name, struct str token);
 /* The same for one field value. */

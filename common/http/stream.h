@@ -1,17 +1,21 @@
-/* stream.h — one exchange on one connection, in either role, over h1, h2 or raw bytes: the interface in the middle.
+/* stream.h — one exchange on one connection, in either role, over h1, h2 or raw bytes: the
+ * interface in the middle.
  *
- * Words.  An *exchange* is one request and its response.  A *stream* is one side of it on one connection.  The *user* of a stream is
- * whoever filled in ev and user: the proxy, an API, a client of our own, a test.  *Credit* says that received bytes are gone: it is
- * the only flow control there is, so for each direction received − credited is what is held, and never more than the window and one
- * read.
+ * Words.  An *exchange* is one request and its response.  A *stream* is one side of it on one
+ * connection.  The *user* of a stream is whoever filled in ev and user: the proxy, an API, a client
+ * of our own, a test.  *Credit* says that received bytes are gone: it is the only flow control
+ * there is, so for each direction received − credited is what is held, and never more than the
+ * window and one read.
  *
- * Operations go from the user to the wire; none fails, none calls an event before it returns.  What cannot be done any more is
- * swallowed and credited, and the ending comes as closed().  Events come from the wire.  What is passed is lent for the call, except
- * that the slices of a buf move, and heads and trailers may be kept as long as `mem`.
+ * Operations go from the user to the wire; none fails, none calls an event before it returns.  What
+ * cannot be done any more is swallowed and credited, and the ending comes as closed().  Events come
+ * from the wire.  What is passed is lent for the call, except that the slices of a buf move, and
+ * heads and trailers may be kept as long as `mem`.
  *
- * A request or response is head, data*, end.  1xx responses are heads before the final one and end nothing.  A head with end = true has
- * no body.  After a 101 (or a 2xx to CONNECT) both directions carry raw bytes through data() and end(), even if the request's end was
- * said before: that is a tunnel. */
+ * A request or response is head, data*, end.  1xx responses are heads before the final one and end
+ * nothing.  A head with end = true has no body.  After a 101 (or a 2xx to CONNECT) both directions
+ * carry raw bytes through data() and end(), even if the request's end was said before: that is a
+ * tunnel. */
 #ifndef HTTP_STREAM_H
 #define HTTP_STREAM_H
 
@@ -31,8 +35,9 @@ struct http_ops {
     void (*end)(struct http_stream *s, const struct http_head *trailers);
     /* n received bytes are gone: open the window. */
     void (*credit)(struct http_stream *s, size_t n);
-    /* Silence from now on, the pointer is dead.  A response under way is cut so that the peer sees it is not whole, after what was
-     * queued has left; CLIENT_GONE and REVOKED do not wait for that. */
+    /* Silence from now on, the pointer is dead.  A response under way is cut so that the peer sees
+     * it is not whole, after what was queued has left; CLIENT_GONE and REVOKED do not wait for
+     * that. */
     void (*cancel)(struct http_stream *s, enum why why);
 };
 
@@ -45,7 +50,8 @@ struct http_events {
     void (*end)(void *user, struct http_head *trailers);
     /* n bytes given to data() have left for the kernel. */
     void (*sent)(void *user, size_t n);
-    /* Server role: the request is broken, nothing more of it will come.  An answer can still be given; the connection ends with it. */
+    /* Server role: the request is broken, nothing more of it will come.  An answer can still be
+     * given; the connection ends with it. */
     void (*fault)(void *user, const struct http_fault *fault);
     /* Last, exactly once, never after cancel().  REFUSED, client role: not a byte of the request
      * has left, so that any request may be sent again. */

@@ -25,7 +25,8 @@ socklen_t addr_len(const struct sockaddr *sa);
 bool addr_eq(const struct sockaddr *a, const struct sockaddr *b);
 /* "10.0.0.1:80", "[::1]:80"; returns the length. */
 size_t addr_text(const struct sockaddr *sa, char out[ADDR_TEXT_BYTES]);
-/* Reads "host:port" or "[v6]:port" where host is an IP address; ":port" is all addresses (`::`).  Port 0..65535. */
+/* Reads "host:port" or "[v6]:port" where host is an IP address; ":port" is all addresses (`::`).
+ * Port 0..65535. */
 bool addr_parse(struct str s, union addr *ret);
 /* Splits "host:port": host without brackets, port digits 1..65535. */
 bool addr_split(struct str s, struct str *ret_host, uint16_t *ret_port);

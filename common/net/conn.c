@@ -1,6 +1,8 @@
-/* conn.c — the life of a TCP connection over libuv.  Reading stays on and what the codec leaves is offered again; output is pulled
- * when the kernel can take it, one write in flight at most.  libuv says when; the bytes go through recv() and send(), which cost less
- * than its read() and write() and know MSG_MORE.  Traps U1 to U8, U15, U17, U21 of DESIGN 18.1 are dealt with here and nowhere else. */
+/* conn.c — the life of a TCP connection over libuv.  Reading stays on and what the codec leaves is
+ * offered again; output is pulled when the kernel can take it, one write in flight at most.  libuv
+ * says when; the bytes go through recv() and send(), which cost less than its read() and write()
+ * and know MSG_MORE.  Traps U1 to U8, U15, U17, U21 of DESIGN 18.1 are dealt with here and nowhere
+ * else. */
 #include "net/conn.h"
 
 #include <assert.h>
@@ -38,7 +40,8 @@ static bool begin_closing(struct conn *c, enum why why)
     return true;
 }
 
-/* close() sends what the kernel was told to hold, but throws it away if something of the peer's lies unread. */
+/* close() sends what the kernel was told to hold, but throws it away if something of the peer's
+ * lies unread. */
 static void let_go(struct conn *c)
 {
     int unread = 0;
@@ -86,7 +89,8 @@ static void on_alloc(uv_handle_t *h, size_t wish, uv_buf_t *ret)
 
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b);
 
-/* Reading follows need: off only while a chunk's worth lies untaken or the user wants nothing (U17). */
+/* Reading follows need: off only while a chunk's worth lies untaken or the user wants nothing
+ * (U17). */
 static void update_reading(struct conn *c)
 {
     bool want = !c->paused && !c->eof && c->in.len < read_bound(c);
@@ -187,7 +191,8 @@ static unsigned make_iov(const struct buf *b, uv_buf_t *iov, unsigned max)
     return n;
 }
 
-/* The kernel took a part: the rest is the one write in flight.  Its slices stay in out until the callback (U15). */
+/* The kernel took a part: the rest is the one write in flight.  Its slices stay in out until the
+ * callback (U15). */
 static void fly(struct conn *c)
 {
     unsigned n = 0;
@@ -206,8 +211,8 @@ static void fly(struct conn *c)
         mem_free(iov);
 }
 
-/* What send() says, for as much of out as one call takes.  The last bytes wait for FIN, so that both go in one segment: send_fin() or
- * conn_close() follows as soon as fill() has nothing more. */
+/* What send() says, for as much of out as one call takes.  The last bytes wait for FIN, so that
+ * both go in one segment: send_fin() or conn_close() follows as soon as fill() has nothing more. */
 static ssize_t send_out(struct conn *c)
 {
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (c->finishing ? MSG_MORE : 0);
@@ -221,7 +226,8 @@ static ssize_t send_out(struct conn *c)
         buf_peek(&c->out, joined, c->out.len);
         return send(c->fd, joined, c->out.len, flags);
     }
-    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = make_iov(&c->out, iov, IOVS)};
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov,
+                         .msg_iovlen = make_iov(&c->out, iov, IOVS)};
     return sendmsg(c->fd, &msg, flags);
 }
 
@@ -284,7 +290,8 @@ void conn_flush_all(struct worker *w)
     struct list now;
     if (list_empty(&w->dirty))
         return;
-    /* what becomes dirty while we flush (credit, mostly) is flushed in the same turn, but only so often */
+    /* what becomes dirty while we flush (credit, mostly) is flushed in the same turn, but only so
+     * often */
     for (int pass = 0; pass < ROUNDS && !list_empty(&w->dirty); pass++) {
         list_init(&now);
         list_push(&w->dirty, &now);
@@ -310,8 +317,8 @@ static struct conn *conn_new(struct worker *w, const struct sockaddr *peer)
     return c;
 }
 
-struct conn *conn_accept(struct worker *w, int fd, const struct sockaddr *peer, uint16_t listener, struct accept_gate *gate,
-                         bool surplus)
+struct conn *conn_accept(struct worker *w, int fd, const struct sockaddr *peer, uint16_t listener,
+                         struct accept_gate *gate, bool surplus)
 {
     struct conn *c = conn_new(w, peer);
     c->fd = fd;
@@ -357,10 +364,12 @@ static int start_connect(struct conn *c, const struct sockaddr *to)
     return err;
 }
 
-struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const struct conn_events *ev, void *user, int *ret_errno)
+struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const struct conn_events *ev,
+                          void *user, int *ret_errno)
 {
     struct conn *c = conn_new(w, to);
-    int err = uv_tcp_init_ex(&w->loop, &c->tcp, to->sa_family); /* the family makes the socket exist (U16) */
+    int err = uv_tcp_init_ex(&w->loop, &c->tcp,
+                             to->sa_family); /* the family makes the socket exist (U16) */
     if (err < 0) {
         *ret_errno = -err;
         mem_free(c);

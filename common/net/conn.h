@@ -1,9 +1,10 @@
-/* conn.h — one TCP connection.  Push in, pull out: bytes() brings what the kernel gave, fill() asks for output when the kernel can
- * take more.
+/* conn.h — one TCP connection.  Push in, pull out: bytes() brings what the kernel gave, fill() asks
+ * for output when the kernel can take more.
  *
- * A conn belongs to itself; its user (the dialler, then a codec) is a pointer with events.  No function below calls an event before
- * it returns.  It is freed in libuv's close callback, after closed().  At most one write is in flight; output is made just before
- * the loop sleeps (DESIGN 7). */
+ * A conn belongs to itself; its user (the dialler, then a codec) is a pointer with events.  No
+ * function below calls an event before it returns.  It is freed in libuv's close callback, after
+ * closed().  At most one write is in flight; output is made just before the loop sleeps (DESIGN 7).
+ */
 #ifndef NET_CONN_H
 #define NET_CONN_H
 
@@ -15,11 +16,14 @@ struct conn;
 struct worker;
 
 struct conn_events {
-    void (*ready)(void *user);                            /* connected; not called for accepted ones, which are born ready */
-    void (*bytes)(void *user, struct buf *in);            /* take what you can; the rest comes again with more, or after conn_read() */
-    void (*eof)(void *user);                              /* the peer's half is over, after its last byte was offered; we may still write */
-    void (*fill)(void *user, struct buf *out, size_t max); /* append up to about max bytes; none: nothing to say */
-    void (*closed)(void *user, enum why why);             /* last event, exactly once; the pointer is dead */
+    void (*ready)(void *user); /* connected; not called for accepted ones, which are born ready */
+    void (*bytes)(void *user, struct buf *in); /* take what you can; the rest comes again with more,
+                                                  or after conn_read() */
+    void (*eof)(void *user); /* the peer's half is over, after its last byte was offered; we may
+                                still write */
+    void (*fill)(void *user, struct buf *out,
+                 size_t max); /* append up to about max bytes; none: nothing to say */
+    void (*closed)(void *user, enum why why); /* last event, exactly once; the pointer is dead */
 };
 
 struct conn_info {
@@ -27,20 +31,22 @@ struct conn_info {
     struct str alpn;   /* empty until there is TLS */
     uint16_t listener; /* port of the listener it came in by, 0 for outgoing ones */
     bool tls;
-    bool surplus;      /* accepted over the connection limit: only to be refused (B7) */
+    bool surplus; /* accepted over the connection limit: only to be refused (B7) */
 };
 
 const struct conn_info *conn_info(const struct conn *c);
 struct worker *conn_worker(const struct conn *c);
 /* Hand to the next owner; bytes not taken yet are offered to it in the next turn. */
 void conn_attach(struct conn *c, const struct conn_events *ev, void *user);
-/* on: offers again what lies untaken, later in this turn.  off: reading stops; rare, costs system calls. */
+/* on: offers again what lies untaken, later in this turn.  off: reading stops; rare, costs system
+ * calls. */
 void conn_read(struct conn *c, bool on);
 /* Large reads: bulk goes in 64 KiB chunks. */
 void conn_bulk(struct conn *c, bool on);
 /* I have output: fill() is called before the loop sleeps. */
 void conn_wake(struct conn *c);
-/* FIN once everything fill() has to say has left.  Reading goes on; call conn_close() to be rid of it. */
+/* FIN once everything fill() has to say has left.  Reading goes on; call conn_close() to be rid of
+ * it. */
 void conn_finish(struct conn *c);
 /* Now: what is queued is lost, no event but closed(why) comes any more. */
 void conn_close(struct conn *c, enum why why);

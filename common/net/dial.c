@@ -1,5 +1,6 @@
-/* dial.c — one connection to a host and port.  The addresses are tried in order, each with its share of what is left of the deadline;
- * the caller's allow() sees every one, and the connection goes to the very address that was judged. */
+/* dial.c — one connection to a host and port.  The addresses are tried in order, each with its
+ * share of what is left of the deadline; the caller's allow() sees every one, and the connection
+ * goes to the very address that was judged. */
 #include "net/dial.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* listen.c — listening sockets, one per worker and address.  We accept ourselves, over a poll handle: that gives the peer's address
- * without another system call, and lets a closing listener take what waits in its queue first (U20). */
+/* listen.c — listening sockets, one per worker and address.  We accept ourselves, over a poll
+ * handle: that gives the peer's address without another system call, and lets a closing listener
+ * take what waits in its queue first (U20). */
 #include "net/listen.h"
 
 #include <assert.h>
@@ -46,9 +47,11 @@ static int bind_fault(int fd, const struct sockaddr *addr, struct arena *a, stru
     return -1;
 }
 
-int listen_bind(const struct sockaddr *addr, union addr *ret_bound, struct arena *a, struct str *ret_error)
+int listen_bind(const struct sockaddr *addr, union addr *ret_bound, struct arena *a,
+                struct str *ret_error)
 {
-    int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, zero = 0;
+    int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1,
+        zero = 0;
     if (fd < 0)
         return bind_fault(fd, addr, a, ret_error);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -115,8 +118,8 @@ static bool accept_one(struct listener *l)
     return false;
 }
 
-/* How many connections wait.  An accept() that finds none costs more than one that does, so it is asked for first; where the kernel
- * does not say, one, and poll tells of the next. */
+/* How many connections wait.  An accept() that finds none costs more than one that does, so it is
+ * asked for first; where the kernel does not say, one, and poll tells of the next. */
 static unsigned waiting(const struct listener *l)
 {
     struct tcp_info i;
@@ -142,8 +145,8 @@ static void watch(struct listener *l)
     uv_poll_start(&l->poll, UV_READABLE, on_poll);
 }
 
-struct listener *listener_start(struct worker *w, int fd, struct accept_gate *gate, void (*accept)(void *user, struct conn *c),
-                                void *user)
+struct listener *listener_start(struct worker *w, int fd, struct accept_gate *gate,
+                                void (*accept)(void *user, struct conn *c), void *user)
 {
     union addr bound;
     socklen_t n = sizeof bound;
@@ -170,8 +173,8 @@ static void on_close(uv_handle_t *h)
     mem_free(h->data);
 }
 
-/* The kernel completes handshakes until the socket is closed, and resets then what nobody has accepted.  So SYNs are dropped before:
- * who is dropped asks again and is refused. */
+/* The kernel completes handshakes until the socket is closed, and resets then what nobody has
+ * accepted.  So SYNs are dropped before: who is dropped asks again and is refused. */
 void listener_ebb(struct listener *l)
 {
     enum { FLAGS = 13, SYN = 2 }; /* of the TCP header, where a socket's filter begins to read */
@@ -181,7 +184,8 @@ void listener_ebb(struct listener *l)
         BPF_STMT(BPF_RET | BPF_K, 0),
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
-    setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER, &(struct sock_fprog){sizeof code / sizeof *code, code}, sizeof(struct sock_fprog));
+    setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER,
+               &(struct sock_fprog){sizeof code / sizeof *code, code}, sizeof(struct sock_fprog));
 }
 
 void listener_stop(struct listener *l)

@@ -1,7 +1,8 @@
-/* vanish.c — finds peers that vanished without a word while we had something for them.  Keep-alive finds the silent ones, but not while
- * bytes are unacknowledged; TCP_USER_TIMEOUT would also end a reader that only pauses, since it counts a closed window as silence.  So
- * connections that were written to are looked at from time to time: unacknowledged bytes and no acknowledgement of anything, probes
- * included, for 90 s means gone (cases OPS-08). */
+/* vanish.c — finds peers that vanished without a word while we had something for them.  Keep-alive
+ * finds the silent ones, but not while bytes are unacknowledged; TCP_USER_TIMEOUT would also end a
+ * reader that only pauses, since it counts a closed window as silence.  So connections that were
+ * written to are looked at from time to time: unacknowledged bytes and no acknowledgement of
+ * anything, probes included, for 90 s means gone (cases OPS-08). */
 #include <netinet/tcp.h>
 
 #include "net/conn_impl.h"
@@ -19,7 +20,8 @@ static bool vanished(struct conn *c, bool *ret_waiting)
     struct tcp_info i;
     socklen_t n = sizeof i;
     *ret_waiting = false;
-    if (uv_fileno((uv_handle_t *)&c->tcp, &fd) < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) < 0)
+    if (uv_fileno((uv_handle_t *)&c->tcp, &fd) < 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) < 0)
         return false;
     *ret_waiting = i.tcpi_unacked > 0 || c->flying;
     return *ret_waiting && i.tcpi_last_ack_recv >= GONE_MS;
@@ -78,8 +80,8 @@ static bool was_reset(struct conn *c)
     uv_os_fd_t fd;
     struct tcp_info i;
     socklen_t n = sizeof i;
-    return uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) == 0 &&
-           i.tcpi_state == TCP_CLOSE;
+    return uv_fileno((uv_handle_t *)&c->tcp, &fd) == 0 &&
+           getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) == 0 && i.tcpi_state == TCP_CLOSE;
 }
 
 static void on_look(struct timer *t)

@@ -1,4 +1,5 @@
-/* watch.h — tells when a file has become another: content replaced, renamed over, or a link turned (contract ingress 7.4).
+/* watch.h — tells when a file has become another: content replaced, renamed over, or a link turned
+ * (contract ingress 7.4).
  *
  * Looks once a second, off the loop, at device, inode, size and times of what the path leads to. */
 #ifndef NET_WATCH_H
@@ -10,7 +11,8 @@ struct watch;
 struct worker;
 
 /* changed(user) on w's loop.  The path is copied. */
-struct watch *watch_start(struct worker *w, struct str path, void (*changed)(void *user), void *user);
+struct watch *watch_start(struct worker *w, struct str path, void (*changed)(void *user),
+                          void *user);
 void watch_stop(struct watch *f);
 
 #endif

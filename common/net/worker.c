@@ -1,5 +1,6 @@
-/* worker.c — a thread, its loop and its turn.  The order of a turn is the point: events of the kernel and the mailbox first, then, in
- * prepare, all output in one go, then the graves; so nothing is freed while an event is on the stack. */
+/* worker.c — a thread, its loop and its turn.  The order of a turn is the point: events of the
+ * kernel and the mailbox first, then, in prepare, all output in one go, then the graves; so nothing
+ * is freed while an event is on the stack. */
 #include "net/worker.h"
 
 #include <assert.h>
@@ -167,13 +168,14 @@ void worker_turn(struct worker *w)
 static void close_own(uv_handle_t *h, void *arg)
 {
     struct worker *w = arg;
-    bool own = h == (uv_handle_t *)&w->prepare || h == (uv_handle_t *)&w->idle || h == (uv_handle_t *)&w->bell ||
-               h == (uv_handle_t *)&w->tick || h->type == UV_SIGNAL;
+    bool own = h == (uv_handle_t *)&w->prepare || h == (uv_handle_t *)&w->idle ||
+               h == (uv_handle_t *)&w->bell || h == (uv_handle_t *)&w->tick || h->type == UV_SIGNAL;
     if (own && !uv_is_closing(h))
         uv_close(h, NULL);
 }
 
-/* Whoever still has handles open at the end is a leak worth an abort in tests: nothing else frees them. */
+/* Whoever still has handles open at the end is a leak worth an abort in tests: nothing else frees
+ * them. */
 void worker_free(struct worker *w)
 {
     if (!w)

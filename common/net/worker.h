@@ -1,8 +1,10 @@
-/* worker.h — one thread, one loop, and everything the loop touches.  Nothing here is shared between workers.
+/* worker.h — one thread, one loop, and everything the loop touches.  Nothing here is shared between
+ * workers.
  *
- * Four promises of the whole program hang on it: what died in a turn is freed when the turn ends (worker_bury); a worker is told
- * things by others only through its mailbox (worker_post); calls that block run elsewhere, in order (worker_call); a request sees
- * one configuration all its life (pin). */
+ * Four promises of the whole program hang on it: what died in a turn is freed when the turn ends
+ * (worker_bury); a worker is told things by others only through its mailbox (worker_post); calls
+ * that block run elsewhere, in order (worker_call); a request sees one configuration all its life
+ * (pin). */
 #ifndef NET_WORKER_H
 #define NET_WORKER_H
 
@@ -57,9 +59,11 @@ void timer_clear(struct worker *w, struct timer *t);
 /* free_fn(p) as this turn ends, when no event is on the stack. */
 void worker_bury(struct worker *w, void (*free_fn)(void *), void *p);
 
-/* Bytes on the heap that peers made us hold outside of chunks: heads in pieces, arenas.  delta may be negative. */
+/* Bytes on the heap that peers made us hold outside of chunks: heads in pieces, arenas.  delta may
+ * be negative. */
 void worker_hold(struct worker *w, ptrdiff_t delta);
-/* All that peers make this worker hold, chunks in use included: what the memory cap looks at (B7). */
+/* All that peers make this worker hold, chunks in use included: what the memory cap looks at (B7).
+ */
 size_t worker_held(const struct worker *w);
 
 /* ---- other threads */
@@ -67,9 +71,11 @@ struct post {
     struct post *next;
     void (*run)(struct worker *w, struct post *p);
 };
-/* From any thread: run() on w's loop, in the order of posting; the post is the caller's until then. */
+/* From any thread: run() on w's loop, in the order of posting; the post is the caller's until then.
+ */
 void worker_post(struct worker *w, struct post *p);
-/* work() on a pool thread, then done() on this loop; jobs of one worker run one after the other, in order. */
+/* work() on a pool thread, then done() on this loop; jobs of one worker run one after the other, in
+ * order. */
 void worker_call(struct worker *w, void (*work)(void *), void (*done)(void *), void *user);
 
 /* ---- configuration */

@@ -25,18 +25,18 @@ struct job {
 struct worker {
     uv_loop_t loop;
     uv_prepare_t prepare; /* output is made here, just before the loop sleeps */
-    uv_idle_t idle;       /* active while something is left to do, so that the poll does not wait (U21) */
-    uv_async_t bell;      /* the mailbox has something, or stop */
-    uv_timer_t tick;      /* drives the wheel */
-    uint64_t tick_at;     /* when tick fires, UINT64_MAX: not set */
+    uv_idle_t idle; /* active while something is left to do, so that the poll does not wait (U21) */
+    uv_async_t bell;  /* the mailbox has something, or stop */
+    uv_timer_t tick;  /* drives the wheel */
+    uint64_t tick_at; /* when tick fires, UINT64_MAX: not set */
     struct wheel wheel;
     struct chunk_pool *pool;
     size_t held;
     unsigned index;
 
-    struct list dirty;    /* conns with output to make or input to offer */
-    struct list written;  /* conns by the time of their last write; see vanish.c */
-    struct list stopped;  /* conns that do not read, because nobody takes */
+    struct list dirty;   /* conns with output to make or input to offer */
+    struct list written; /* conns by the time of their last write; see vanish.c */
+    struct list stopped; /* conns that do not read, because nobody takes */
     struct timer sweep, look;
 
     struct grave *graves;

@@ -1,9 +1,9 @@
-/* accesslog.c — one line and the counters per ended exchange.  Fields are chosen from a list of ours, never copied from what came in (OPS-04);
- * the product adds its own. */
+/* accesslog.c — one line and the counters per ended exchange.  Fields are chosen from a list of
+ * ours, never copied from what came in (OPS-04); the product adds its own. */
 #include "proxy/exchange.h"
 
-static const char *const methods[METRIC_METHODS] = {"GET",   "HEAD",    "POST",    "PUT",   "DELETE",
-                                                    "PATCH", "OPTIONS", "CONNECT", "TRACE", "other"};
+static const char *const methods[METRIC_METHODS] = {
+    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "other"};
 
 const char *metric_method(unsigned i)
 {
@@ -26,8 +26,10 @@ static void count(struct exchange *x, uint64_t took_us)
     counter_add(&m->bytes_out, x->bytes_out);
     if (!x->request || x->verdict.act == ACT_LOCAL || x->status < 100 || x->status >= 600)
         return;
-    unsigned i = method_index(x->request->method), j = (unsigned)x->status - 100, k = x->request->protocol.n > 0;
-    struct histogram *h = atomic_load_explicit(&m->requests.duration[i][j][k], memory_order_relaxed);
+    unsigned i = method_index(x->request->method), j = (unsigned)x->status - 100,
+             k = x->request->protocol.n > 0;
+    struct histogram *h =
+        atomic_load_explicit(&m->requests.duration[i][j][k], memory_order_relaxed);
     if (!h) {
         h = mem_new(sizeof *h);
         atomic_store_explicit(&m->requests.duration[i][j][k], h, memory_order_release);

@@ -1,5 +1,5 @@
-/* ending.c — how an exchange ends before its time: with an answer of ours if none has begun, else by cutting the client off, so that what is
- * not whole never looks whole. */
+/* ending.c — how an exchange ends before its time: with an answer of ours if none has begun, else
+ * by cutting the client off, so that what is not whole never looks whole. */
 #include "proxy/exchange.h"
 
 #include "proxy/reply.h"
@@ -25,7 +25,8 @@ static struct http_head *local_head(struct exchange *x, const struct verdict *v)
     return h;
 }
 
-static struct http_head *refusal_head(struct exchange *x, const struct verdict *v, struct str *ret_body)
+static struct http_head *refusal_head(struct exchange *x, const struct verdict *v,
+                                      struct str *ret_body)
 {
     struct reply r = {.status = v->status,
                       .brand = x->p->rules.gate->brand,
@@ -79,9 +80,11 @@ void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fa
         return;
     }
     struct verdict v = {.act = ACT_REPLY, .why = why};
-    if (why == WHY_ORIGIN_PROTOCOL && x->request->protocol.n > 0) /* half-made switch: both sides close (9.2) */
+    if (why == WHY_ORIGIN_PROTOCOL &&
+        x->request->protocol.n > 0) /* half-made switch: both sides close (9.2) */
         x->client->session->ops->drain(x->client->session);
-    if (x->facts.request_id.n == 0) /* the head never came: nothing to judge, but an answer is owed */
+    if (x->facts.request_id.n ==
+        0) /* the head never came: nothing to judge, but an answer is owed */
         exchange_name(x);
     x->p->rules.gate->failed(&x->facts, why, stage_of(x), fault, &x->mem, &v);
     exchange_reply(x, &v);

@@ -1,5 +1,5 @@
-/* exchange.c — the client's side of an exchange, its states and its deadlines.  The pump is the table of DESIGN 6: an event here is an
- * operation there. */
+/* exchange.c — the client's side of an exchange, its states and its deadlines.  The pump is the
+ * table of DESIGN 6: an event here is an operation there. */
 #include "proxy/exchange.h"
 
 #include "proxy/requestid.h"
@@ -64,11 +64,13 @@ static void on_deadline(struct timer *t)
         return;
     }
     if (x->state == X_HEAD) {
-        exchange_fail(x, WHY_DEADLINE, &(struct http_fault){408, "request head not complete in time"});
+        exchange_fail(x, WHY_DEADLINE,
+                      &(struct http_fault){408, "request head not complete in time"});
         return;
     }
     if (uploads(x) && x->owed == 0) {
-        exchange_fail(x, WHY_DEADLINE, &(struct http_fault){408, "request body not complete in time"});
+        exchange_fail(x, WHY_DEADLINE,
+                      &(struct http_fault){408, "request body not complete in time"});
         return;
     }
     if (x->state == X_CLOSING || x->status != 0)
@@ -269,7 +271,8 @@ static void down_closed(void *user, enum why why)
     x->down = NULL;
     if (x->why == WHY_OK)
         x->why = why;
-    if (why == WHY_OK && x->up && x->up_end && x->request_passed) { /* the rest of the request leaves */
+    if (why == WHY_OK && x->up && x->up_end &&
+        x->request_passed) { /* the rest of the request leaves */
         if (!x->tunnel)
             exchange_enter(x, X_CLOSING);
         return;
@@ -278,7 +281,8 @@ static void down_closed(void *user, enum why why)
     exchange_check_over(x);
 }
 
-static const struct http_events down_events = {down_head, down_data, down_end, down_sent, down_fault, down_closed};
+static const struct http_events down_events = {down_head, down_data,  down_end,
+                                               down_sent, down_fault, down_closed};
 
 void exchange_accept(void *user, struct session *s, struct http_stream *down)
 {

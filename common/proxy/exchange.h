@@ -1,7 +1,9 @@
-/* exchange.h — one request and its response: two streams and a pump (DESIGN 6).  For the files of proxy/ only.
+/* exchange.h — one request and its response: two streams and a pump (DESIGN 6).  For the files of
+ * proxy/ only.
  *
- * What comes from one side goes to the other in the same call; what has left on one side is credited to the other.  An exchange pins one
- * configuration, owns one arena, is in one state, has one deadline, and ends with one reason. */
+ * What comes from one side goes to the other in the same call; what has left on one side is
+ * credited to the other.  An exchange pins one configuration, owns one arena, is in one state, has
+ * one deadline, and ends with one reason. */
 #ifndef PROXY_EXCHANGE_H
 #define PROXY_EXCHANGE_H
 
@@ -9,7 +11,12 @@
 #include "net/worker.h"
 #include "proxy/proxy.h"
 
-enum { REPLAY_BYTES = 65536, FIRST_ARENA_BYTES = 2560, CONTINUE_MS = 1000, HANDSHAKE_MS = 45000 /* contract ingress 9.2 */ };
+enum {
+    REPLAY_BYTES = 65536,
+    FIRST_ARENA_BYTES = 2560,
+    CONTINUE_MS = 1000,
+    HANDSHAKE_MS = 45000 /* contract ingress 9.2 */
+};
 
 /* A client's connection. */
 struct client {
@@ -56,22 +63,22 @@ struct exchange {
     const struct http_head *request; /* as it came */
     struct http_head *trailers;      /* of the request, waiting for the origin */
     struct buf pending;              /* request body, while there is no origin yet */
-    struct buf replay;               /* what was sent on a reused connection, to be sent again (8.4) */
-    size_t owed;                     /* given to up, not sent: credit for the client */
-    size_t recredit;                 /* of owed: sent and credited before, on the connection that died */
-    uint64_t bytes_in, bytes_out;    /* bodies and tunnels */
-    size_t held;                     /* of mem's later blocks, in the worker's sum */
-    int status;                      /* of the final head that went down, 0: none yet */
-    enum why why;                    /* set by the first ending */
-    bool request_end : 1;            /* the client's message is complete */
-    bool request_passed : 1;         /* ... and its end was told to the origin */
-    bool up_end : 1;                 /* the origin's message is complete */
-    bool up_spoke : 1;               /* any byte of an answer came */
+    struct buf replay; /* what was sent on a reused connection, to be sent again (8.4) */
+    size_t owed;       /* given to up, not sent: credit for the client */
+    size_t recredit;   /* of owed: sent and credited before, on the connection that died */
+    uint64_t bytes_in, bytes_out; /* bodies and tunnels */
+    size_t held;                  /* of mem's later blocks, in the worker's sum */
+    int status;                   /* of the final head that went down, 0: none yet */
+    enum why why;                 /* set by the first ending */
+    bool request_end : 1;         /* the client's message is complete */
+    bool request_passed : 1;      /* ... and its end was told to the origin */
+    bool up_end : 1;              /* the origin's message is complete */
+    bool up_spoke : 1;            /* any byte of an answer came */
     bool reused : 1;
     bool retried : 1;
     bool keep_replay : 1;
     bool tunnel : 1;
-    bool own_reply : 1;              /* the answer is ours: the rest of the request is thrown away */
+    bool own_reply : 1; /* the answer is ours: the rest of the request is thrown away */
     bool cont_sent : 1;
     bool dead : 1;
     struct arena mem;
@@ -103,11 +110,12 @@ void exchange_abort(struct exchange *x, enum why why);
 /* proxy.c */
 struct str proxy_http_date(struct proxy *p);
 void proxy_random(struct proxy *p, uint8_t out[16]);
-/* Memory (B7): above 7/8 of the cap the first request of a connection is refused and idle origin connections go, above the cap every
- * new request is. */
+/* Memory (B7): above 7/8 of the cap the first request of a connection is refused and idle origin
+ * connections go, above the cap every new request is. */
 bool proxy_overloaded(struct proxy *p, bool fresh);
 void proxy_check_drained(struct proxy *p);
-/* The id of this exchange: the client's if it is a good one, else a new one (contract ingress 6.2). */
+/* The id of this exchange: the client's if it is a good one, else a new one (contract ingress 6.2).
+ */
 void exchange_name(struct exchange *x);
 /* accesslog.c */
 void accesslog_end(struct exchange *x);

@@ -1,7 +1,9 @@
-/* gate.h — what a product is: a handful of functions that say what to do with a head, an address, an answer, an ending.
+/* gate.h — what a product is: a handful of functions that say what to do with a head, an address,
+ * an answer, an ending.
  *
- * decide, allow_addr, answer, failed and describe are pure: they read their arguments, allocate from the arena, and do nothing else.  So a
- * decision is a test vector.  judged and dialled are told what came of it and keep the product's own counts. */
+ * decide, allow_addr, answer, failed and describe are pure: they read their arguments, allocate
+ * from the arena, and do nothing else.  So a decision is a test vector.  judged and dialled are
+ * told what came of it and keep the product's own counts. */
 #ifndef PROXY_GATE_H
 #define PROXY_GATE_H
 
@@ -20,7 +22,7 @@ struct facts {
     const struct conn_info *client; /* lives as long as the client's connection */
     const struct http_head *head;
     struct str request_id;
-    struct str http_date;           /* of now; in answer() only, lent */
+    struct str http_date; /* of now; in answer() only, lent */
     int64_t unix_s;
     uint64_t now_ms;
     bool draining;
@@ -52,20 +54,25 @@ struct verdict {
 struct gate {
     void (*decide)(const struct facts *f, struct arena *a, struct verdict *ret);
     /* WHY_OK, or why this address is not dialled. */
-    enum why (*allow_addr)(const struct facts *f, const struct verdict *v, const struct sockaddr *addr);
+    enum why (*allow_addr)(const struct facts *f, const struct verdict *v,
+                           const struct sockaddr *addr);
     /* The final head to send to the client. */
-    struct http_head *(*answer)(const struct facts *f, const struct verdict *v, const struct http_head *head, struct arena *a);
+    struct http_head *(*answer)(const struct facts *f, const struct verdict *v,
+                                const struct http_head *head, struct arena *a);
     /* Turns a failure into a REPLY; fault is given when the request itself is broken. */
-    void (*failed)(const struct facts *f, enum why why, enum stage stage, const struct http_fault *fault, struct arena *a,
-                   struct verdict *ret);
+    void (*failed)(const struct facts *f, enum why why, enum stage stage,
+                   const struct http_fault *fault, struct arena *a, struct verdict *ret);
     /* Adds the product's fields to the access line. */
     void (*describe)(const struct facts *f, const struct verdict *v, struct log_line *l);
     /* Once per request, when decided. */
-    void (*judged)(struct worker *w, const struct facts *f, const struct verdict *v, uint64_t took_us);
-    /* Once per connect to an origin: errno of the failure, 0 for none; CLIENT_GONE: given up before it had an end. */
-    void (*dialled)(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel, uint64_t took_us);
-    struct str brand;         /* stands before the message of a refusal */
-    const char *access_msg;   /* msg of the access line */
+    void (*judged)(struct worker *w, const struct facts *f, const struct verdict *v,
+                   uint64_t took_us);
+    /* Once per connect to an origin: errno of the failure, 0 for none; CLIENT_GONE: given up before
+     * it had an end. */
+    void (*dialled)(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel,
+                    uint64_t took_us);
+    struct str brand;       /* stands before the message of a refusal */
+    const char *access_msg; /* msg of the access line */
 };
 
 #endif

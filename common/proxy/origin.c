@@ -1,5 +1,6 @@
-/* origin.c — the pools.  A connection is in exactly one place: dialling, idle in its pool's list and in the list of all idle ones by age, or
- * busy with a stream.  A pool lives as long as it has any of these. */
+/* origin.c — the pools.  A connection is in exactly one place: dialling, idle in its pool's list
+ * and in the list of all idle ones by age, or busy with a stream.  A pool lives as long as it has
+ * any of these. */
 #include "proxy/origin.h"
 
 #include <assert.h>
@@ -9,7 +10,7 @@
 
 struct origin_pool {
     struct str name;
-    struct list idle;  /* youngest first */
+    struct list idle; /* youngest first */
     struct list users;
     unsigned nidle, nconns; /* nconns: idle, busy and dialling */
     bool over;              /* purged: what is busy is not kept */
@@ -41,7 +42,7 @@ struct origins {
     struct origin_rules rules;
     struct map *pools;
     struct origin_pool *last; /* looked up last, while it is in the map: an exchange asks twice */
-    struct list by_age; /* idle ones, oldest first */
+    struct list by_age;       /* idle ones, oldest first */
     unsigned idle, open;
 };
 
@@ -247,9 +248,10 @@ static struct oconn *oconn_new(struct origins *o, struct str pool, const struct 
     return c;
 }
 
-struct origin_dial *origin_dial(struct origins *o, struct str pool, const struct dial_to *to, uint64_t timeout_ms,
-                                enum why (*allow)(void *user, const struct sockaddr *addr),
-                                void (*done)(void *user, struct http_stream *s, enum why why, int error), void *user)
+struct origin_dial *
+origin_dial(struct origins *o, struct str pool, const struct dial_to *to, uint64_t timeout_ms,
+            enum why (*allow)(void *user, const struct sockaddr *addr),
+            void (*done)(void *user, struct http_stream *s, enum why why, int error), void *user)
 {
     struct origin_dial *d = mem_new(sizeof *d);
     d->c = oconn_new(o, pool, to);
@@ -323,12 +325,12 @@ unsigned origin_open(const struct origins *o)
 static unsigned count(struct list *head)
 {
     unsigned n = 0;
-    list_each(l, head)
-        n++;
+    list_each(l, head) n++;
     return n;
 }
 
-void origin_each(const struct origins *o, void (*each)(void *arg, struct str pool, unsigned idle, unsigned users), void *arg)
+void origin_each(const struct origins *o,
+                 void (*each)(void *arg, struct str pool, unsigned idle, unsigned users), void *arg)
 {
     size_t at = 0;
     for (struct origin_pool *p; (p = map_next(o->pools, &at));)

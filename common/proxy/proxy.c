@@ -42,11 +42,13 @@ void proxy_accept(void *user, struct conn *conn)
     list_push(&p->clients, &c->link);
     p->nclients++;
     c->session = h1_start(p->w, conn, true, &p->rules.client, &session_events, c);
-    if (p->draining) /* it waited in the queue while we closed the listener: served once, then closed */
+    if (p->draining) /* it waited in the queue while we closed the listener: served once, then
+                        closed */
         c->session->ops->drain(c->session);
 }
 
-/* Listeners go on accepting: who waits in a queue is not refused, and a health page that is not answered ends the process. */
+/* Listeners go on accepting: who waits in a queue is not refused, and a health page that is not
+ * answered ends the process. */
 bool proxy_overloaded(struct proxy *p, bool fresh)
 {
     size_t cap = p->rules.max_memory, now = worker_held(p->w);
@@ -228,7 +230,8 @@ const struct origins *proxy_origins(const struct proxy *p)
     return p->origins;
 }
 
-void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exchange_view *x), void *arg)
+void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exchange_view *x),
+                void *arg)
 {
     for (int i = 0; i < XSTATES; i++)
         for (const struct list *l = p->state[i].next; l != &p->state[i]; l = l->next) {
@@ -240,7 +243,9 @@ void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exch
                                       .bytes_out = x->bytes_out,
                                       .pool = x->verdict.pool};
             if (x->request)
-                v.method = str_head(x->request->method, x->request->method.n < VIEW_METHOD_BYTES ? x->request->method.n : VIEW_METHOD_BYTES);
+                v.method = str_head(x->request->method, x->request->method.n < VIEW_METHOD_BYTES
+                                                            ? x->request->method.n
+                                                            : VIEW_METHOD_BYTES);
             each(arg, &v);
         }
 }

@@ -8,12 +8,12 @@
 #include "proxy/origin.h"
 
 /* Every state has a list (its length is a gauge) and a deadline (its passing is an ending). */
-#define XSTATE_MAP(X)                                                                                                  \
-    X(HEAD, "head", head_timeout)                                                                                      \
-    X(DIAL, "dial", connect_timeout)                                                                                   \
-    X(WAIT, "wait", response_timeout)                                                                                  \
-    X(BODY, "body", idle_timeout)                                                                                      \
-    X(TUNNEL, "tunnel", tunnel_idle_timeout)                                                                           \
+#define XSTATE_MAP(X)                        \
+    X(HEAD, "head", head_timeout)            \
+    X(DIAL, "dial", connect_timeout)         \
+    X(WAIT, "wait", response_timeout)        \
+    X(BODY, "body", idle_timeout)            \
+    X(TUNNEL, "tunnel", tunnel_idle_timeout) \
     X(CLOSING, "closing", linger_timeout)
 
 enum xstate {
@@ -25,7 +25,8 @@ enum xstate {
 
 enum { METRIC_METHODS = 10, METRIC_STATUSES = 500, METRIC_KINDS = 2 };
 
-/* By method, status and kind (http, websocket): the counters are touched only where something happened. */
+/* By method, status and kind (http, websocket): the counters are touched only where something
+ * happened. */
 struct request_metrics {
     struct counter count[METRIC_METHODS][METRIC_STATUSES][METRIC_KINDS];
     struct histogram *_Atomic duration[METRIC_METHODS][METRIC_STATUSES][METRIC_KINDS];
@@ -33,10 +34,10 @@ struct request_metrics {
 
 struct proxy_metrics {
     struct request_metrics requests;
-    struct counter ended[WHYS];       /* exchanges by reason */
-    struct counter connections;       /* accepted */
+    struct counter ended[WHYS]; /* exchanges by reason */
+    struct counter connections; /* accepted */
     struct counter reused, dials, retries, bytes_in, bytes_out;
-    struct counter overload;          /* refused for memory or connections */
+    struct counter overload; /* refused for memory or connections */
 };
 
 struct proxy_rules {
@@ -61,7 +62,8 @@ void proxy_accept(void *proxy, struct conn *conn);
 /* Listeners that a drain stops. */
 void proxy_add_listener(struct proxy *p, struct listener *l);
 
-/* Finish what runs: answers carry "connection: close", idle connections end.  drained(user) when nothing is left. */
+/* Finish what runs: answers carry "connection: close", idle connections end.  drained(user) when
+ * nothing is left. */
 void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user);
 /* The drain deadline: what still runs is cut. */
 void proxy_cut(struct proxy *p);
@@ -85,6 +87,7 @@ struct exchange_view {
     uint64_t age_ms, bytes_in, bytes_out;
     struct str pool;
 };
-void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exchange_view *x), void *arg);
+void proxy_each(const struct proxy *p, void (*each)(void *arg, const struct exchange_view *x),
+                void *arg);
 
 #endif

@@ -1,4 +1,5 @@
-/* requestid.c — takes over a good id and replaces any other: what goes into logs and other people's headers is of one safe form. */
+/* requestid.c — takes over a good id and replaces any other: what goes into logs and other people's
+ * headers is of one safe form. */
 #include "proxy/requestid.h"
 
 #include "base/text.h"
@@ -9,7 +10,8 @@ static bool good(struct str id)
         return false;
     for (size_t i = 0; i < id.n; i++) {
         char c = ascii_lower(id.p[i]);
-        bool ok = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        bool ok =
+            (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
         if (!ok)
             return false;
     }

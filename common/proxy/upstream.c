@@ -1,5 +1,6 @@
-/* upstream.c — the origin's side of an exchange: a pooled or a new connection, the answer, and the one retry that is safe (contract ingress
- * 8.4): on another connection, when a reused one died without a byte of an answer. */
+/* upstream.c — the origin's side of an exchange: a pooled or a new connection, the answer, and the
+ * one retry that is safe (contract ingress 8.4): on another connection, when a reused one died
+ * without a byte of an answer. */
 #include "proxy/exchange.h"
 
 #include <assert.h>
@@ -51,7 +52,8 @@ static void send_request(struct exchange *x, struct http_stream *s, bool reused)
 
 static void tell_dialled(struct exchange *x, enum why why, int error)
 {
-    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0, worker_now_us(x->p->w) - x->t_dial);
+    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0,
+                              worker_now_us(x->p->w) - x->t_dial);
 }
 
 static void on_origin(void *user, struct http_stream *s, enum why why, int error)
@@ -79,14 +81,16 @@ static void upstream_dial(struct exchange *x)
     counter_add(&x->p->metrics->dials, 1);
     x->t_dial = worker_now_us(x->p->w);
     exchange_enter(x, X_DIAL);
-    x->dial = origin_dial(x->p->origins, x->verdict.pool, &x->verdict.to, x->p->rules.timeout_ms[X_DIAL], on_allow, on_origin, x);
+    x->dial = origin_dial(x->p->origins, x->verdict.pool, &x->verdict.to,
+                          x->p->rules.timeout_ms[X_DIAL], on_allow, on_origin, x);
 }
 
 static void on_pool_ended(struct origin_user *u)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
     if (x->up_end && !x->up)
-        return; /* the answer is whole and only on its way to the client: nothing of the sandbox is left to end */
+        return; /* the answer is whole and only on its way to the client: nothing of the sandbox is
+                   left to end */
     exchange_fail(x, WHY_REVOKED, NULL);
 }
 
@@ -232,7 +236,8 @@ static void up_closed(void *user, enum why why)
     exchange_fail(x, why == WHY_REFUSED ? WHY_ORIGIN_GONE : why, NULL);
 }
 
-static const struct http_events up_events = {up_head, up_data, up_end, up_sent, up_fault, up_closed};
+static const struct http_events up_events = {up_head, up_data,  up_end,
+                                             up_sent, up_fault, up_closed};
 
 void upstream_drop(struct exchange *x, enum why why)
 {

@@ -1,4 +1,5 @@
-/* replay.c — runs a fuzz target over the files of its corpus, so that every finding stays found in the normal test run. */
+/* replay.c — runs a fuzz target over the files of its corpus, so that every finding stays found in
+ * the normal test run. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
