@@ -18,53 +18,68 @@ def maybe(p):
     return random.random() < p
 
 
-def answers(me):
-    """An answer, right or wrong; whoever reads it whole must find `me` in it."""
+def right(me):
+    """An answer in which whoever reads it whole finds `me`."""
     big = me * (1 + random.choice((1, 10, 60000 // len(me), 400000 // len(me))))
     return random.choice((
         answer(200, body=me), answer(200, body=big), answer(404, "X-A: b", body=me), b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(me, big, trailers="X-T: 1\r\n"), b"HTTP/1.0 200 OK\r\n\r\n" + big,
-        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * random.randrange(1, 40) + answer(200, body=me), b"HTTP/1.1 100 Continue\r\n\r\n" + answer(200, body=me),
-        answer(200, body=me)[:-1], answer(200, body=me) + b"x", answer(200, body=me) * 2, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX", os.urandom(40), UPGRADED, b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70000 + b"\r\n\r\n", b"",
-        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(me) + me))
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(me, big, trailers="X-T: 1\r\n"),
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * random.randrange(1, 40) + answer(200, body=me), b"HTTP/1.1 100 Continue\r\n\r\n" + answer(200, body=me)))
+
+
+def last(me):
+    """What can only be the last that is said on a connection."""
+    whole = right(me)
+    return random.choice((
+        b"", whole[:random.randrange(len(whole))], whole + b"x", whole * 2, os.urandom(40), UPGRADED, b"HTTP/1.0 200 OK\r\n\r\n" + me * 500,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
+        b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70000 + b"\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(me) + me))
+
+
+def send_in_pieces(conn, data):
+    step = max(1, len(data) // random.choice((1, 1, 1, 5)))
+    for i in range(0, len(data), step):
+        conn.send(data[i:i + step])
+        if step < len(data):
+            time.sleep(0.01)
+
+
+def echo_tunnel(conn):
+    conn.send(UPGRADED)
+    for _ in range(random.randrange(20)):
+        if not conn.buf:
+            conn.more(0.5)
+        data, conn.buf = conn.buf, b""
+        conn.send(data)
 
 
 def sandbox(conn):
-    while True:
-        if maybe(0.05):
-            return
+    while not maybe(0.05):
         r = conn.head()
         me = r.get("x-n", "?").encode()
-        if maybe(0.1):
-            conn.offer(answers(me))
+        early = maybe(0.1)
+        if early:
+            send_in_pieces(conn, right(me))
         if maybe(0.9):
             conn.patience = random.choice((0.1, 1))
             conn.read_body(r, r.framing(False)[0] == "eof")
-        if r.has("upgrade") and maybe(0.7):
-            conn.send(UPGRADED)
-            for _ in range(random.randrange(20)):
-                if not conn.buf:
-                    conn.more(0.5)
-                data, conn.buf = conn.buf, b""
-                conn.send(data)
-            if maybe(0.3):
-                conn.rst()
-            return
-        data = answers(me)
-        if maybe(0.2):
-            data = data[:random.randrange(len(data) + 1)]
-        for i in range(0, len(data), max(1, len(data) // random.choice((1, 1, 1, 5)))):
-            conn.send(data[i:i + max(1, len(data) // 5)] if maybe(0.1) else data[i:])
-            if maybe(0.9):
-                break
-            time.sleep(0.01)
-        if maybe(0.15):
+        else:
+            early = early or send_in_pieces(conn, last(me)) is None
+        if early and r.whole and not conn.buf and maybe(0.5):
+            continue
+        if early or (r.has("upgrade") and maybe(0.7)):
+            if not early:
+                echo_tunnel(conn)
+            break
+        if maybe(0.25):
+            send_in_pieces(conn, last(me))
+            time.sleep(random.choice((0, 0.05, 0.6)))
+            break
+        send_in_pieces(conn, right(me))
+        if maybe(0.1):
             time.sleep(random.choice((0.05, 0.6)))
-        if maybe(0.2):
-            if maybe(0.5):
-                conn.rst()
-            return
+    if maybe(0.5):
+        conn.rst()
 
 
 def asks(n):
@@ -114,7 +129,7 @@ def visit(gw, n, wrong):
             own = f"{n}.{i}".encode()
             if r.status == 200 and r.whole and method != "HEAD" and r.body != b"OK" and own not in r.body:
                 wrong.append((raw[:120], r.raw, r.body[:60]))
-            if pipelined or r.status == 101 or r.get("connection") == "close" or not r.whole:
+            if pipelined or raw.endswith(b"early") or r.status == 101 or r.get("connection") == "close" or not r.whole:
                 c.offer(b"bytes")
                 break
     except (Ended, Late, OSError):

@@ -2,7 +2,7 @@
 import json
 import re
 
-from lib import P, answer, check, equal, plays, request, test
+from lib import P, answer, check, equal, plays, test
 
 BRAND = "OpenSandbox Ingress: "
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -67,7 +68,7 @@ static void break_off(int fd)
 {
     struct linger hard = {1, 0};
     send_text(fd, "HTTP/1.1 200 OK\r\n\r\npart");
-    usleep(20000);
+    usleep(5000);
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
 }
 
@@ -127,10 +128,12 @@ static void *visit_main(void *arg)
 static void *origin_main(void *arg)
 {
     struct origin *o = arg;
+    const int one = 1;
     for (int fd; (fd = accept(o->fd, NULL, NULL)) >= 0;) {
         struct visit *v = malloc(sizeof *v);
         pthread_t t;
         *v = (struct visit){o, fd};
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         o->busy++;
         pthread_create(&t, NULL, visit_main, v);
         pthread_detach(t);
