@@ -260,7 +260,9 @@ def connections_that_wait_to_be_accepted_are_served_before_the_end(lab):
     for name, clients in (("fresh", fresh), ("kept", kept)):
         for i, c in enumerate(clients):
             r = c.response()
-            equal((r.status, r.text, r.get("connection")), (200, f"{name}-{i}", "close"), "answer")
+            equal((r.status, r.text), (200, f"{name}-{i}"), "answer")
+            # a worker may come to a connection before it hears of the signal; the connection ends all the same
+            check(r.get("connection") in (None, "close"), "connection:", r.get("connection"))
             equal(c.ending(), "fin", "ending")
     equal(gw.exit(8), 0, "exit status")
     equal(len(b.requests), 520, "requests at the backend")
