@@ -159,7 +159,7 @@ def what_is_an_upgrade_and_what_is_none(lab):
         r = conn.head()
         kind = r.get("upgrade")
         if kind is None:
-            conn.send(answer(200, body=b"plain"))
+            conn.send(answer(200, "Connection: close", body=b"plain"))
             return
         conn.send(b"HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\nover" % kind.encode())
         conn.send(conn.exact(5))
