@@ -219,11 +219,6 @@ struct admin *admin_start(struct app *app, int fd)
     return ad;
 }
 
-static void free_admin(void *p)
-{
-    mem_free(p);
-}
-
 void admin_stop(struct admin *ad)
 {
     if (!ad)
@@ -236,5 +231,5 @@ void admin_stop(struct admin *ad)
     }
     for (int i = 0; i < 3 && !list_empty(&ad->clients); i++)
         worker_turn(ad->w);
-    worker_bury(ad->w, free_admin, ad);
+    worker_bury(ad->w, mem_free, ad);
 }

@@ -35,7 +35,6 @@ struct conn_info {
 };
 
 const struct conn_info *conn_info(const struct conn *c);
-struct worker *conn_worker(const struct conn *c);
 /* Hand to the next owner; bytes not taken yet are offered to it in the next turn. */
 void conn_attach(struct conn *c, const struct conn_events *ev, void *user);
 /* on: offers again what lies untaken, later in this turn.  off: reading stops; rare, costs system

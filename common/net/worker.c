@@ -376,11 +376,6 @@ void pin_put(struct worker *w, struct pin *p)
         drop_pin(p);
 }
 
-const struct snapshot *worker_snapshot(const struct worker *w)
-{
-    return w->pin ? w->pin->snap : NULL;
-}
-
 static void on_signal(uv_signal_t *s, int signum)
 {
     struct worker *w = s->data;

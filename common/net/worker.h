@@ -89,9 +89,6 @@ void worker_adopt(struct worker *w, const struct snapshot *snap);
 /* The current configuration, held until pin_put(). */
 struct pin *pin_get(struct worker *w);
 void pin_put(struct worker *w, struct pin *p);
-/* The current one, for a look within this call; NULL before the first worker_adopt(). */
-const struct snapshot *worker_snapshot(const struct worker *w);
-
 /* ---- signals: on the main thread's worker only */
 /* on(user, signum) for SIGTERM, SIGINT and SIGHUP, on the loop. */
 void worker_signals(struct worker *w, void (*on)(void *user, int signum), void *user);

@@ -198,11 +198,6 @@ void proxy_cut(struct proxy *p)
     proxy_check_drained(p);
 }
 
-bool proxy_draining(const struct proxy *p)
-{
-    return p->draining;
-}
-
 void proxy_purge(struct proxy *p, struct str pool)
 {
     origin_purge(p->origins, pool);

@@ -67,7 +67,6 @@ void proxy_add_listener(struct proxy *p, struct listener *l);
 void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user);
 /* The drain deadline: what still runs is cut. */
 void proxy_cut(struct proxy *p);
-bool proxy_draining(const struct proxy *p);
 /* A pool is over (I6): its connections and exchanges end. */
 void proxy_purge(struct proxy *p, struct str pool);
 

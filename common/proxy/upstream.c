@@ -88,9 +88,6 @@ static void upstream_dial(struct exchange *x)
 static void on_pool_ended(struct origin_user *u)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
-    if (x->up_end && !x->up)
-        return; /* the answer is whole and only on its way to the client: nothing of the sandbox is
-                   left to end */
     exchange_fail(x, WHY_REVOKED, NULL);
 }
 

@@ -407,12 +407,6 @@ const struct conn_info *conn_info(const struct conn *c)
     return &c->info;
 }
 
-struct worker *conn_worker(const struct conn *c)
-{
-    assert(!c->told);
-    return c->w;
-}
-
 void conn_attach(struct conn *c, const struct conn_events *ev, void *user)
 {
     c->ev = ev;
