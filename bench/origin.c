@@ -1,13 +1,14 @@
 /* origin.c — the fastest origin we can write, for bench/run.sh: it answers every request itself
- * with as many bytes as the path says (/1024, /10485760) and accepts an upgrade and holds it.  It
- * is a user of http_stream in the server role and nothing else, so what it costs is the codec and
- * the kernel; bodies are the same chunk again and again, never copied. */
+ * with as many bytes as the path says (/1024, /10485760), a gRPC call with a message of that many
+ * and a status, and accepts an upgrade and holds it; h1 and h2c on one port.  It is a user of
+ * http_stream in the server role and nothing else, so what it costs is the codec and the kernel;
+ * bodies are the same chunk again and again, never copied. */
 #include <stdio.h>
 
-#include "base/digest.h"
 #include "base/text.h"
 #include "flags.h"
 #include "http/session.h"
+#include "http/websocket.h"
 #include "net/listen.h"
 #include "net/worker.h"
 
@@ -26,17 +27,23 @@ struct reply {
     struct reply *next;
     struct origin *o;
     struct http_stream *s;
-    struct http_head head;
-    struct field fields[3];
+    struct http_head head, trailers;
+    struct field fields[3], status;
     uint64_t left;   /* of the body, not given to the stream yet */
     uint64_t queued; /* given to it, not sent */
-    bool answered, tunnel, ended;
+    bool answered, tunnel, grpc, ended;
     struct arena mem;
-    char accept[28];
+    char accept[WEBSOCKET_ACCEPT_BYTES];
     char first[4096];
 };
 
-static const struct http_limits limits = {.max_head_bytes = 65536, .window = 256 * 1024};
+static const struct http_limits limits = {.max_head_bytes = 65536,
+                                          .window = 256 * 1024,
+                                          .window_max = 1024 * 1024,
+                                          .max_streams = 1000,
+                                          .max_resets = INT32_MAX,
+                                          .max_control = INT32_MAX,
+                                          .keep_alive_ms = 3600000};
 
 /* ---- bodies */
 
@@ -59,16 +66,22 @@ static void send_bytes(struct reply *r, size_t n)
     r->s->ops->data(r->s, &b);
 }
 
+static void send_end(struct reply *r)
+{
+    r->ended = true;
+    r->trailers = (struct http_head){.fields = &r->status};
+    head_add(&r->trailers, STR("grpc-status"), STR("0"));
+    r->s->ops->end(r->s, r->grpc ? &r->trailers : NULL);
+}
+
 static void send_more(struct reply *r)
 {
     uint64_t room = r->queued < QUEUED_BYTES ? QUEUED_BYTES - r->queued : 0;
     uint64_t n = r->left < room ? r->left : room;
     if (n > 0)
         send_bytes(r, (size_t)n);
-    if (r->left > 0 || r->ended)
-        return;
-    r->ended = true;
-    r->s->ops->end(r->s, NULL);
+    if (r->left == 0 && !r->ended)
+        send_end(r);
 }
 
 /* ---- heads */
@@ -107,12 +120,22 @@ static void answer(struct reply *r, int status, uint64_t length)
         send_more(r);
 }
 
-/* RFC 6455 section 4.2.2: the key and a fixed text, hashed. */
-static struct str accept_of(struct reply *r, struct str key)
+/* As gRPC frames a message: not compressed, its length in four bytes, the message. */
+static void answer_call(struct reply *r, uint32_t length)
 {
-    uint8_t sum[20];
-    digest_sha1(sum, arena_cat(&r->mem, key, STR("258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
-    return (struct str){r->accept, text_put_base64(r->accept, sum, sizeof sum)};
+    const uint8_t prefix[5] = {0, (uint8_t)(length >> 24), (uint8_t)(length >> 16),
+                               (uint8_t)(length >> 8), (uint8_t)length};
+    struct buf b;
+    r->answered = true;
+    r->head = (struct http_head){.status = 200, .length = -1, .fields = r->fields};
+    head_add(&r->head, STR("Content-Type"), STR("application/grpc"));
+    r->s->ops->head(r->s, &r->head, false);
+    buf_init(&b, worker_pool(r->o->w));
+    buf_write(&b, prefix, sizeof prefix);
+    r->queued += sizeof prefix;
+    r->s->ops->data(r->s, &b);
+    r->left = length;
+    send_more(r);
 }
 
 static void upgrade(struct reply *r, const struct http_head *request)
@@ -121,8 +144,10 @@ static void upgrade(struct reply *r, const struct http_head *request)
     r->answered = r->tunnel = true;
     r->head = (struct http_head){
         .status = 101, .length = -1, .protocol = STR("websocket"), .fields = r->fields};
-    if (key)
-        head_add(&r->head, STR("Sec-WebSocket-Accept"), accept_of(r, *key));
+    if (key) {
+        websocket_accept(*key, r->accept);
+        head_add(&r->head, STR("Sec-WebSocket-Accept"), (struct str){r->accept, sizeof r->accept});
+    }
     r->s->ops->head(r->s, &r->head, false);
 }
 
@@ -135,6 +160,8 @@ static void on_head(void *user, struct http_head *head, bool end)
         upgrade(r, head);
         return;
     }
+    const struct str *type = head_get(head, STR("Content-Type"));
+    r->grpc = type && str_eq(*type, STR("application/grpc"));
     r->left = length_of(head->path);
     if (end)
         answer(r, 200, r->left);
@@ -155,6 +182,8 @@ static void on_end(void *user, struct http_head *trailers)
     (void)trailers;
     if (r->tunnel)
         r->s->ops->end(r->s, NULL);
+    else if (!r->answered && r->grpc)
+        answer_call(r, (uint32_t)r->left);
     else if (!r->answered)
         answer(r, 200, r->left);
 }
@@ -203,7 +232,7 @@ static struct reply *reply_new(struct origin *o)
         o->spare = r->next;
     r->o = o;
     r->left = r->queued = 0;
-    r->answered = r->tunnel = r->ended = false;
+    r->answered = r->tunnel = r->grpc = r->ended = false;
     arena_init(&r->mem, r->first, sizeof r->first);
     return r;
 }
@@ -224,12 +253,12 @@ static void on_session_closed(void *user, struct session *s)
     (void)s;
 }
 
-static const struct session_events session_events = {on_request, NULL, on_session_closed};
+static const struct session_events session_events = {on_request, NULL, NULL, on_session_closed};
 
 static void on_accept(void *user, struct conn *c)
 {
     struct origin *o = user;
-    h1_start(o->w, c, true, &limits, &session_events, o);
+    session_start(o->w, c, &limits, &session_events, o);
 }
 
 /* ---- the program */

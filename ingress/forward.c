@@ -175,6 +175,7 @@ struct http_head *forward_request(const struct forward_rules *rules,
     out->fields = arena_get(a, ((size_t)h->nfields + ADDED_FIELDS) * sizeof *out->fields);
     copy_fields(rules, h, out, &said);
     out->path = facts->path;
+    out->scheme = STR("http"); /* of the connection that carries it (RFC 9113 section 8.3.1) */
     if (!rules->preserve_host || h->authority.n == 0)
         out->authority = facts->target;
     add_forwarded(out, &said, facts, h, a);

@@ -29,6 +29,19 @@ static const struct gateway_worker *worker_of(const struct facts *f)
     return f->tables;
 }
 
+/* ---- how a connection begins (2) */
+
+static struct begin begin(const struct snapshot *snap, const struct conn_info *client)
+{
+    const struct ingress_view *v = snap->view;
+    const struct ingress_settings *set = v->set;
+    struct begin ret = {.tls = client->listener == set->tls_port ? v->tls : NULL};
+    struct ip peer;
+    addr_ip(client->peer, &peer);
+    ret.proxy_header = set->proxy_protocol && cidr_set_has(&v->forward.trusted, &peer);
+    return ret;
+}
+
 /* ---- refusals */
 
 static void refuse(struct verdict *v, const struct fault *fault, struct arena *a)
@@ -182,15 +195,35 @@ static struct str target_text(struct str host, uint16_t port, struct arena *a)
     return (struct str){p, n};
 }
 
+/* "application/grpc", "application/grpc+proto", with or without parameters. */
+static bool is_grpc(const struct http_head *h)
+{
+    static const struct str grpc = {"application/grpc", 16};
+    const struct str *value = head_get(h, STR("content-type"));
+    if (!value || !str_istarts(*value, grpc))
+        return false;
+    struct str rest = str_skip(*value, grpc.n);
+    ptrdiff_t parameters = str_chr(rest, ';');
+    rest = str_trim(parameters < 0 ? rest : str_head(rest, (size_t)parameters));
+    return rest.n == 0 || (rest.p[0] == '+' && rest.n > 1);
+}
+
+/* What the route says, else the setting (8.1). */
+static bool speaks_h2(const struct ingress_settings *set, enum wire wire, const struct http_head *h)
+{
+    static const enum wire wires[] = {
+        [BACKEND_AUTO] = WIRE_AUTO, [BACKEND_H1] = WIRE_H1, [BACKEND_H2C] = WIRE_H2C};
+    if (wire == WIRE_DEFAULT)
+        wire = wires[set->backend_protocol];
+    return wire == WIRE_H2C || (wire == WIRE_AUTO && is_grpc(h));
+}
+
 static void forward(const struct facts *f, const struct sandbox *s, struct gateway_note *note,
                     struct arena *a, struct verdict *v)
 {
     const struct endpoint *e = sandbox_endpoint(s, note->route.port);
-    if (e->wire == WIRE_H2C) { /* said by the route, and not spoken here */
-        refuse_id(v, FAULT_PROTOCOL_UNSUPPORTED, STR_NONE, a);
-        return;
-    }
     v->act = ACT_FORWARD;
+    v->h2 = speaks_h2(view_of(f)->set, e->wire, f->head);
     v->to = (struct dial_to){arena_str(a, e->host), e->to ? e->to : note->route.port};
     v->pool = arena_str(a, s->pool);
     note->target = target_text(v->to.host, v->to.port, a);
@@ -274,6 +307,13 @@ static struct http_head *answer(const struct facts *f, const struct verdict *v,
 
 /* ---- failures */
 
+/* Two faults are 501: h2head.c and rules.c say which in their texts. */
+static enum fault_id of_501(const struct http_fault *fault)
+{
+    bool protocol = str_eq(str_of(fault->text), STR("unknown protocol"));
+    return protocol ? FAULT_PROTOCOL_UNSUPPORTED : FAULT_CODING_UNSUPPORTED;
+}
+
 static enum fault_id of_http_fault(const struct http_fault *fault)
 {
     switch (fault->status) {
@@ -282,7 +322,7 @@ static enum fault_id of_http_fault(const struct http_fault *fault)
     case 431:
         return FAULT_HEAD_TOO_LARGE;
     case 501:
-        return FAULT_CODING_UNSUPPORTED;
+        return of_501(fault);
     case 503:
         return FAULT_OVERLOADED;
     case 505:
@@ -421,6 +461,7 @@ static void dialled(struct worker *w, const struct verdict *v, enum why why, int
 }
 
 const struct gate ingress_gate = {
+    .begin = begin,
     .decide = decide,
     .allow_addr = allow_addr,
     .answer = answer,

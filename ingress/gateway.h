@@ -25,6 +25,7 @@ struct gateway {
     struct failures *by_sandbox, *by_client;
     struct readiness *readiness;
     struct static_routes *routes;
+    struct certwatch *certwatch; /* NULL: no TLS listener */
     struct table **tables;
 };
 

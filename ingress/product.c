@@ -3,6 +3,7 @@
 
 #include "app/pages.h"
 #include "base/log.h"
+#include "ingress/certwatch.h"
 #include "ingress/gateway.h"
 #include "ingress/sign.h"
 #include "ingress/view.h"
@@ -43,21 +44,31 @@ static bool check_files(const void *settings, struct arena *a, struct str *ret_e
     return s->provider_type != PROVIDER_STATIC || static_check(s->routes, a, ret_error);
 }
 
+static void all_addresses(union addr *ret, int64_t port)
+{
+    struct ip any = {{0}};
+    memset(ret, 0, sizeof *ret);
+    addr_make(ret, &any, (uint16_t)port); /* `::` takes IPv4 too */
+}
+
 static unsigned listeners(const void *settings, union addr *ret, const char **ret_setting)
 {
     const struct ingress_settings *s = settings;
-    struct ip any = {{0}};
-    memset(&ret[0], 0, sizeof ret[0]);
-    addr_make(&ret[0], &any, (uint16_t)s->port); /* `::` takes IPv4 too */
+    all_addresses(&ret[0], s->port);
     ret_setting[0] = "port";
-    return 1;
+    if (!s->tls_port)
+        return 1;
+    all_addresses(&ret[1], s->tls_port);
+    ret_setting[1] = "tls-port";
+    return 2;
 }
 
+/* tls-port is never left to the kernel. */
 static void bound(void *settings, const union addr *at, const union addr *admin, struct arena *a)
 {
     struct ingress_settings *s = settings;
     char text[ADDR_TEXT_BYTES];
-    s->port = addr_port(&at->sa);
+    s->port = addr_port(&at[0].sa);
     s->core.admin_addr = arena_str(a, (struct str){text, addr_text(&admin->sa, text)});
 }
 
@@ -131,9 +142,25 @@ static void on_resolver_ready(void *user)
 
 static const struct resolver_events resolver_events = {on_resolver_ready, on_change};
 
+/* ---- certificates */
+
+static const struct ingress_view *view_of(void *user)
+{
+    return app_snapshot(user)->view;
+}
+
+static void on_files(void *user)
+{
+    app_renew(user);
+}
+
+static const struct certwatch_events certwatch_events = {on_files, view_of};
+
 static bool start(struct app *app, struct arena *a, struct str *ret_error)
 {
     struct gateway *g = gateway_of(app);
+    if (set_of(app)->tls_port)
+        g->certwatch = certwatch_start(app_main(app), set_of(app), &certwatch_events, app);
     g->routes = static_start(app_main(app), set_of(app)->routes, &resolver_events, g, a, ret_error);
     return g->routes != NULL;
 }
@@ -147,6 +174,7 @@ static void stop(struct app *app)
 {
     struct gateway *g = gateway_of(app);
     static_stop(g->routes);
+    certwatch_stop(g->certwatch);
     failures_free(g->by_sandbox);
     failures_free(g->by_client);
     readiness_free(g->readiness);
@@ -155,9 +183,10 @@ static void stop(struct app *app)
     app_set_product(app, NULL);
 }
 
-static void remarks(const struct snapshot *s)
+static void remarks(struct app *app, const struct snapshot *s)
 {
     const struct ingress_view *v = s->view;
+    certwatch_warn(v->certs, worker_unix_s(app_main(app)));
     if (v->keys_twice)
         log_note(LOG_WARN, "secure-access-keys: a key id is given twice, the last one counts",
                  "key_ids", v->warn_ids, NULL);
@@ -275,6 +304,7 @@ static void metrics(struct app *app, struct metrics_out *o)
     connect_metrics(app, o);
     shadow_metrics(app, o);
     table_metrics(app, o);
+    certwatch_metrics(view_of(app)->certs, worker_unix_s(app_main(app)), o);
 }
 
 static const struct command_verb verbs[] = {{"sign", ingress_sign}, {NULL, NULL}};

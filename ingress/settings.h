@@ -50,7 +50,7 @@ struct ingress_settings {
     struct str routes;
     struct str lifecycle_url, lifecycle_api_key_file, lifecycle_api_key;
     int64_t tls_port;
-    struct str tls_cert, tls_key, tls_cert_dir, tls_client_ca;
+    struct str tls_cert, tls_key, tls_cert_dir, tls_client_ca, tls_ticket_keys_file;
     bool proxy_protocol;
     int backend_protocol;
     bool forward_api_key, renew_on_traffic;

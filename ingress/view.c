@@ -1,12 +1,16 @@
 /* view.c — compiles the settings into what decisions read: key ring, networks, ports, our own
- * listeners.  It is made whole or not at all, so a reload with a bad key file leaves the view in
- * force as it is. */
+ * listeners, certificates.  It is made whole or not at all, so a reload with a bad file leaves the
+ * view in force as it is. */
 #include "ingress/view.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
 
+#include "base/digest.h"
+#include "conf/sources.h"
 #include "net/addr.h"
+
+enum { PEM_BYTES = 1 << 20, TICKET_KEYS_BYTES = 1 << 16 };
 
 struct made {
     struct ingress_view view;
@@ -17,6 +21,9 @@ static void drop(void *view)
 {
     struct made *m = view;
     keyring_free(m->view.keys);
+    tls_ctx_unref(m->view.tls);
+    tls_tickets_unref(m->view.tickets);
+    certs_unref(m->view.certs);
     arena_done(&m->view.mem);
     mem_free(m);
 }
@@ -105,10 +112,81 @@ static struct route_rules route_rules(const struct ingress_settings *s)
     };
 }
 
+/* ---- TLS */
+
+static bool of_setting(const char *name, struct str why, struct arena *a, struct str *ret_error)
+{
+    *ret_error = arena_printf(a, "%s: %.*s", name, STR_ARG(why));
+    return false;
+}
+
+static bool read_tickets(struct str path, struct ingress_view *v, struct arena *a,
+                         struct str *ret_error)
+{
+    static const char name[] = "tls-ticket-keys-file";
+    struct arena own;
+    struct str text, error;
+    arena_init(&own, NULL, 0);
+    bool good = conf_read_file(path, TICKET_KEYS_BYTES, &own, &text, &error);
+    if (good) {
+        v->tickets = tls_tickets_parse(text, &own, &error);
+        digest_wipe((void *)(uintptr_t)text.p, text.n);
+        if (!v->tickets)
+            error = arena_printf(&own, "%.*s: %.*s", STR_ARG(path), STR_ARG(error));
+    }
+    if (!v->tickets)
+        of_setting(name, error, a, ret_error);
+    arena_done(&own);
+    return v->tickets != NULL;
+}
+
+/* Random keys outlive a reload, or every client would have to shake hands in full after it. */
+static bool make_tickets(const struct ingress_settings *s, const struct ingress_view *old,
+                         struct ingress_view *v, struct arena *a, struct str *ret_error)
+{
+    if (s->tls_ticket_keys_file.n)
+        return read_tickets(s->tls_ticket_keys_file, v, a, ret_error);
+    v->tickets = old && old->tickets ? tls_tickets_ref(old->tickets) : tls_tickets_new();
+    return true;
+}
+
+static struct tls_leaf *leaf_of(void *user, struct str sni)
+{
+    return certs_find(user, sni);
+}
+
+static void drop_names(void *user)
+{
+    certs_unref(user);
+}
+
+static bool make_tls(const struct ingress_settings *s, const struct ingress_view *old,
+                     struct ingress_view *v, struct arena *a, struct str *ret_error)
+{
+    struct str ca = STR_NONE, error;
+    if (!s->tls_port)
+        return true;
+    v->certs = certs_load(s, a, ret_error);
+    if (!v->certs || !make_tickets(s, old, v, a, ret_error))
+        return false;
+    if (s->tls_client_ca.n && !conf_read_file(s->tls_client_ca, PEM_BYTES, a, &ca, &error))
+        return of_setting("tls-client-ca", error, a, ret_error);
+    if (s->tls_client_ca.n && str_trim(ca).n == 0) /* or anybody would be served */
+        return of_setting("tls-client-ca", STR("the file is blank"), a, ret_error);
+    const struct tls_server_rules rules = {.names = {leaf_of, drop_names, certs_ref(v->certs)},
+                                           .client_ca_pem = ca,
+                                           .tickets = v->tickets,
+                                           .h2 = true};
+    v->tls = tls_server_new(&rules, a, &error);
+    if (v->tls)
+        return true;
+    certs_unref(v->certs);
+    return of_setting(ca.n ? "tls-client-ca" : "tls-port", error, a, ret_error);
+}
+
 static void *make(const struct settings *set, const void *old, struct arena *a,
                   struct str *ret_error)
 {
-    (void)old;
     const struct ingress_settings *s =
         (const struct ingress_settings *)set; /* core is its first member */
     struct made *m = mem_new(sizeof *m);
@@ -121,7 +199,8 @@ static void *make(const struct settings *set, const void *old, struct arena *a,
     v->target.loopback = s->provider_type == PROVIDER_STATIC;
     if (!make_lists(s, v, a, ret_error) || !make_own(s, v, a, ret_error) ||
         !make_local(v, a, ret_error) ||
-        !ingress_settings_keyring(s, a, &v->keys, v->warn_ids, ret_error)) {
+        !ingress_settings_keyring(s, a, &v->keys, v->warn_ids, ret_error) ||
+        !make_tls(s, old, v, a, ret_error)) {
         drop(m);
         return NULL;
     }

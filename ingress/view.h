@@ -4,6 +4,7 @@
 #define INGRESS_VIEW_H
 
 #include "conf/snapshot.h"
+#include "ingress/certs.h"
 #include "ingress/forward.h"
 #include "ingress/route.h"
 #include "ingress/settings.h"
@@ -18,10 +19,13 @@ struct ingress_view {
     struct keyring *keys; /* NULL: no verifier */
     bool keys_twice;      /* an id was given twice: warn_ids says which */
     char warn_ids[40];
+    struct certs *certs;         /* of the TLS listener; NULL: there is none */
+    struct tls_tickets *tickets; /* likewise; made at random ones pass from view to view */
+    struct tls_ctx *tls;
     struct arena mem;
 };
 
-/* Reads the key file again, compiles the rest.  See struct maker. */
+/* Reads key file, certificates and ticket keys again, compiles the rest.  See struct maker. */
 extern const struct maker ingress_view_maker;
 
 #endif

@@ -91,8 +91,8 @@ doors='
 uv\.h                 common/net/
 llhttp\.h             common/http/h1head\.c
 cjson/|cJSON\.h       common/base/json\.c
-openssl/              common/base/digest\.c
-nghttp2/              common/http/h2\.c
+openssl/              common/base/digest\.c|common/net/(conn_tls|tls(_leaf|_tickets|_wire)?)\.c|common/net/tls_impl\.h|tests/
+nghttp2/              common/http/h2_impl\.h|tests/harness/h2frames\.c
 hiredis/              ingress/redis\.c
 cmocka\.h             tests/
 '

@@ -192,7 +192,7 @@ static void on_session_closed(void *user, struct session *s)
     worker_bury(c->ad->w, mem_free, c);
 }
 
-static const struct session_events session_events = {on_visit, NULL, on_session_closed};
+static const struct session_events session_events = {on_visit, NULL, NULL, on_session_closed};
 
 static void on_accept(void *user, struct conn *conn)
 {

@@ -12,14 +12,17 @@
 
 #include "app/admin.h"
 #include "base/log.h"
+#include "net/pipes.h"
 #include "net/resolve.h"
 #include "net/worker.h"
 
 enum {
     SURPLUS_CONNECTIONS = 64,
     SPARE_DESCRIPTORS = 128,
+    WORKER_DESCRIPTORS = 16,
     REMIND_MS = 10000,
     WINDOW_BYTES = 65536,
+    WINDOW_MAX_BYTES = 262144,
     DRAIN_IDLE_MS = 2000
 };
 
@@ -41,7 +44,7 @@ struct app {
     unsigned nworkers;
     int fds[APP_WORKERS][APP_LISTENERS];
     unsigned nlisteners;
-    struct str where; /* the first listener, for the log */
+    struct str where[APP_LISTENERS]; /* for the log */
     int admin_fd;
     struct accept_gate gate;
     struct admin *admin;
@@ -203,8 +206,9 @@ static int64_t raise_descriptors(void)
 static int64_t connection_limit(const struct app *app, int64_t descriptors)
 {
     int64_t set = app_settings(app)->max_connections;
+    int64_t each = WORKER_DESCRIPTORS + 2 * MAX_PIPES;
     int64_t can =
-        (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - 16 * (int64_t)app->nworkers) / 2;
+        (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - each * (int64_t)app->nworkers) / 2;
     if (can < 16)
         can = 16;
     return set > 0 && set < can ? set : can;
@@ -272,15 +276,18 @@ static bool bind_all(struct app *app, struct str *ret_error)
         return false;
     app->product->bound(app->settings, addrs, &admin, &app->mem);
     char text[ADDR_TEXT_BYTES];
-    app->where = arena_str(&app->mem, (struct str){text, addr_text(&addrs[0].sa, text)});
+    for (unsigned l = 0; l < app->nlisteners; l++)
+        app->where[l] = arena_str(&app->mem, (struct str){text, addr_text(&addrs[l].sa, text)});
     return true;
 }
 
 static void note_serving(struct app *app)
 {
+    static const char *const keys[APP_LISTENERS] = {"listen", "listen_tls"};
     struct log_line l;
     log_begin(&l, LOG_INFO, "serving");
-    log_str(&l, "listen", app->where);
+    for (unsigned i = 0; i < app->nlisteners; i++)
+        log_str(&l, keys[i], app->where[i]);
     log_str(&l, "admin", app_settings(app)->admin_addr);
     log_end(&l);
 }
@@ -332,7 +339,12 @@ static struct http_limits limits(const struct settings *s)
 {
     return (struct http_limits){.max_head_bytes = (size_t)s->max_head_bytes,
                                 .window = WINDOW_BYTES,
+                                .window_max = WINDOW_MAX_BYTES,
+                                .max_streams = (unsigned)s->h2_max_streams,
+                                .max_resets = (unsigned)s->h2_max_resets,
+                                .max_control = (unsigned)s->h2_max_control,
                                 .keep_alive_ms = settings_ms(s->keep_alive_timeout),
+                                .head_ms = settings_ms(s->head_timeout),
                                 .linger_ms = settings_ms(s->linger_timeout),
                                 .drain_idle_ms = DRAIN_IDLE_MS};
 }
@@ -381,9 +393,16 @@ static void on_adopt(struct worker *w, struct post *p)
     mem_free(t);
 }
 
-static void reload(struct app *app)
+const struct snapshot *app_snapshot(const struct app *app)
+{
+    return app->snap;
+}
+
+void app_renew(struct app *app)
 {
     struct arena a;
+    if (app->phase == APP_DRAINING)
+        return;
     struct str error;
     arena_init(&a, NULL, 0);
     struct snapshot *fresh = snapshot_rebuild(app->snap, &a, &error);
@@ -394,7 +413,7 @@ static void reload(struct app *app)
         mem_free(text);
     } else {
         struct snapshot *old = app->snap;
-        app->product->remarks(fresh);
+        app->product->remarks(app, fresh);
         app->snap = fresh;
         app->adopted_us = worker_now_us(app->main);
         tell_all(app, on_adopt, fresh);
@@ -402,7 +421,6 @@ static void reload(struct app *app)
         log_note(LOG_INFO, "reloaded", NULL);
     }
     arena_done(&a);
-    app->product->reload(app);
 }
 
 /* ---- drain */
@@ -460,8 +478,9 @@ static void on_signal(void *user, int signum)
 {
     struct app *app = user;
     if (signum == SIGHUP) {
+        app_renew(app);
         if (app->phase != APP_DRAINING)
-            reload(app);
+            app->product->reload(app);
         return;
     }
     if (app->phase == APP_DRAINING) {
@@ -504,9 +523,9 @@ static bool start(struct app *app, struct str *ret_error)
     app->snap = snapshot_build(app_settings(app), app->product->view, &app->mem, ret_error);
     if (!app->snap)
         return false;
-    app->product->remarks(app->snap);
     accept_gate_init(&app->gate, connection_limit(app, descriptors), SURPLUS_CONNECTIONS);
     app->main = worker_new(APP_WORKERS);
+    app->product->remarks(app, app->snap);
     app->started_us = app->adopted_us = worker_now_us(app->main);
     timer_init(&app->deadline, on_deadline);
     timer_init(&app->remind, on_remind);

@@ -37,7 +37,7 @@ struct product {
     /* Nothing runs any more. */
     void (*stop)(struct app *app);
     /* Warnings about a snapshot that is about to be in force (keys given twice …). */
-    void (*remarks)(const struct snapshot *s);
+    void (*remarks)(struct app *app, const struct snapshot *s);
     /* The product's own metrics. */
     void (*metrics)(struct app *app, struct metrics_out *o);
 };
@@ -54,6 +54,11 @@ void *app_product(const struct app *app);
 void app_set_product(struct app *app, void *p);
 /* Lookups can be answered: the main listeners open. */
 void app_ready(struct app *app);
+/* The snapshot in force, lent; on the main worker. */
+const struct snapshot *app_snapshot(const struct app *app);
+/* Files that the view is made from have changed: a new snapshot, as SIGHUP makes one.  A fault
+ * changes nothing, is logged and counted.  Not while draining. */
+void app_renew(struct app *app);
 
 /* ---- for admin.c */
 enum app_phase { APP_STARTING, APP_SERVING, APP_DRAINING };

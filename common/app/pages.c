@@ -39,6 +39,7 @@ static void numbers_part(struct worker *w, void *arg)
     p->clients = proxy_clients(x);
     p->origins = origin_open(proxy_origins(x));
     p->origins_idle = origin_idle(proxy_origins(x));
+    p->origins_h2 = origin_open_h2(proxy_origins(x));
     p->memory = worker_held(w);
 }
 
@@ -74,6 +75,12 @@ static void gauges(struct app *app, struct part *parts, struct metrics_out *o)
     for (unsigned i = 0; i < app_nworkers(app); i++) {
         snprintf(label, sizeof label, "worker=\"%u\"", i);
         metrics_value(o, "sallyport_backend_connections_idle", label, parts[i].origins_idle);
+    }
+    metrics_family(o, "sallyport_backend_connections_h2", "gauge",
+                   "Connections to sandboxes in HTTP/2 by worker");
+    for (unsigned i = 0; i < app_nworkers(app); i++) {
+        snprintf(label, sizeof label, "worker=\"%u\"", i);
+        metrics_value(o, "sallyport_backend_connections_h2", label, parts[i].origins_h2);
     }
     metrics_family(o, "sallyport_memory_held_bytes", "gauge", "Heads and bodies held, by worker");
     for (unsigned i = 0; i < app_nworkers(app); i++) {
@@ -113,7 +120,12 @@ struct sum_row {
 static const struct sum_row sums[] = {
     {"sallyport_connections_total", "Client connections accepted",
      offsetof(struct proxy_metrics, connections)},
-    {"sallyport_backend_dials_total", "Connects to sandboxes begun",
+    {"sallyport_connections_unopened_total",
+     "Client connections that failed in their PROXY header or TLS handshake",
+     offsetof(struct proxy_metrics, unopened)},
+    {"sallyport_requests_h2_total", "Requests of clients over HTTP/2",
+     offsetof(struct proxy_metrics, h2)},
+    {"sallyport_backend_dials_total", "Connects to sandboxes",
      offsetof(struct proxy_metrics, dials)},
     {"sallyport_backend_reused_total", "Requests on a pooled connection",
      offsetof(struct proxy_metrics, reused)},

@@ -10,7 +10,7 @@
 /* What one worker adds: numbers for /metrics, JSON text for /debug. */
 struct part {
     unsigned exchanges[XSTATES];
-    unsigned clients, origins, origins_idle;
+    unsigned clients, origins, origins_idle, origins_h2;
     size_t memory;
     struct json_out json;
 };

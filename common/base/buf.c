@@ -114,6 +114,7 @@ static struct chunk *current_chunk(struct chunk_pool *pool, enum kind kind, uint
 static struct slice *slice_get(struct chunk_pool *pool)
 {
     struct slice *s = pool->free_slices;
+    pool->used += sizeof *s; /* many slices of a byte each hold more than their chunk */
     if (!s)
         return mem_new(sizeof *s);
     pool->free_slices = s->next;
@@ -125,6 +126,7 @@ static void slice_put(struct chunk_pool *pool, struct slice *s)
 {
     assert(!pool->reserved);
     chunk_let_go(pool, s->chunk);
+    pool->used -= sizeof *s;
     if (pool->free_slice_count >= FREE_SLICES) {
         mem_free(s);
         return;

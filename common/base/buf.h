@@ -35,7 +35,7 @@ struct buf {
 struct chunk_pool *chunk_pool_new(void);
 /* Every buf of the pool must be empty by now. */
 void chunk_pool_free(struct chunk_pool *pool);
-/* Bytes in chunks that are in use, free ones not counted. */
+/* Bytes in chunks and slices that are in use, free ones not counted. */
 size_t chunk_pool_used(const struct chunk_pool *pool);
 /* Gives free chunks and slices back to the system; for an idle worker. */
 void chunk_pool_trim(struct chunk_pool *pool);

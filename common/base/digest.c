@@ -59,10 +59,10 @@ void digest_sha256(uint8_t out[SHA256_BYTES], const struct str *pieces, size_t n
     hash(out, context, sha256, pieces, n);
 }
 
-void digest_sha1(uint8_t out[20], struct str text)
+void digest_sha1(uint8_t out[SHA1_BYTES], const struct str *pieces, size_t n)
 {
     EVP_MD_CTX *context = thread_context();
-    hash(out, context, sha1, &text, 1);
+    hash(out, context, sha1, pieces, n);
 }
 
 void digest_random(void *out, size_t n)

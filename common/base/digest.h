@@ -9,13 +9,13 @@
 
 #include "base/mem.h"
 
-enum { SHA256_BYTES = 32 };
+enum { SHA256_BYTES = 32, SHA1_BYTES = 20 };
 
 /* SHA-256 over n pieces one after the other; algorithm objects are fetched once per process,
  * contexts once per thread. */
 void digest_sha256(uint8_t out[SHA256_BYTES], const struct str *pieces, size_t n);
-/* SHA-1 of one text: only for Sec-WebSocket-Accept (RFC 6455 section 4.2.2). */
-void digest_sha1(uint8_t out[20], struct str text);
+/* SHA-1, likewise: only for Sec-WebSocket-Accept (RFC 6455 section 4.2.2). */
+void digest_sha1(uint8_t out[SHA1_BYTES], const struct str *pieces, size_t n);
 /* n unpredictable bytes from the kernel; ends the process if there are none. */
 void digest_random(void *out, size_t n);
 /* Equal, in a time that depends on the lengths only. */

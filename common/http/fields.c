@@ -25,11 +25,11 @@ static const struct known {
     {NAME("upgrade"), FIELD_UPGRADE},
     {NAME("trailer"), FIELD_HOP},
     {NAME("connection"), FIELD_CONNECTION},
-    {NAME("keep-alive"), FIELD_HOP},
+    {NAME("keep-alive"), FIELD_LINK},
     {NAME("content-length"), FIELD_LENGTH},
     {NAME("http2-settings"), FIELD_HOP},
     {NAME("idempotency-key"), FIELD_IDEMPOTENCY},
-    {NAME("proxy-connection"), FIELD_HOP},
+    {NAME("proxy-connection"), FIELD_LINK},
     {NAME("transfer-encoding"), FIELD_CODING},
     {NAME("x-idempotency-key"), FIELD_IDEMPOTENCY},
     {NAME("proxy-authenticate"), FIELD_HOP},
@@ -153,6 +153,7 @@ static void note(struct field_scan *s, const struct field *f, enum field_kind ki
         break;
     case FIELD_PLAIN:
     case FIELD_HOP:
+    case FIELD_LINK:
         break;
     }
 }
@@ -175,6 +176,45 @@ bool fields_scan(struct field_scan *s, const struct http_raw *raw, bool request)
         }
         s->kept++;
     }
+    return true;
+}
+
+/* ---- Content-Length ---- */
+
+static bool read_length(struct str value, int64_t *ret)
+{
+    uint64_t length;
+    if (!text_u64(value, INT64_MAX, &length))
+        return false;
+    *ret = (int64_t)length;
+    return true;
+}
+
+/* One line's list elements, and what was said before, are all the same. */
+static bool same_length(struct str value, int64_t *ret)
+{
+    struct str piece;
+    int64_t length;
+    if (value.n == 0)
+        return false;
+    while (str_next(&value, ',', &piece)) {
+        if (!read_length(str_trim(piece), &length) || (*ret >= 0 && length != *ret))
+            return false;
+        *ret = length;
+    }
+    return true;
+}
+
+bool fields_length(const struct field_scan *s, bool request, int64_t *ret)
+{
+    *ret = -1;
+    if (s->lengths == 0)
+        return true;
+    if (request)
+        return s->lengths == 1 && read_length(s->length, ret);
+    for (unsigned i = s->kept; i < s->nfields; i++)
+        if (fields_kind(s->fields[i].name) == FIELD_LENGTH && !same_length(s->fields[i].value, ret))
+            return false;
     return true;
 }
 

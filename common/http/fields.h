@@ -11,7 +11,8 @@ enum field_kind {
     FIELD_PLAIN,
     FIELD_IDEMPOTENCY, /* end-to-end, but says something to us */
     FIELD_EXPECT,
-    FIELD_HOP, /* from here on: taken out */
+    FIELD_HOP,  /* from here on: taken out */
+    FIELD_LINK, /* of an HTTP/1 connection: may not be in HTTP/2 (RFC 9113 section 8.2.2) */
     FIELD_HOST,
     FIELD_CONNECTION,
     FIELD_LENGTH,
@@ -39,6 +40,10 @@ struct field_scan {
 
 /* Sorts raw->fields; false: a name or value that no message may hold. */
 bool fields_scan(struct field_scan *s, const struct http_raw *raw, bool request);
+
+/* The body's length as the Content-Length lines have it; -1 without any.  False: it cannot be told.
+ * A request has one line at most, all that an answer has must agree (RFC 9110 section 8.6). */
+bool fields_length(const struct field_scan *s, bool request, int64_t *ret);
 
 /* What the Connection and TE lines say. */
 struct hop {

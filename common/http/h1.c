@@ -20,6 +20,7 @@ void h1_stream_over(struct h1 *h, enum why why)
     if (why == WHY_ORIGIN_GONE && h1_request_unsent(h))
         why = WHY_REFUSED;
     h->has_stream = false;
+    h->s.running = 0;
     h->request = h->response = h->trailers = NULL;
     h->stream.ev->closed(h->stream.user, why);
 }
@@ -192,6 +193,7 @@ static bool op_open(struct session *s, struct http_stream **ret)
     h->out = OUT_WAIT;
     h->has_stream = true;
     h->stream.spoke = false;
+    h->s.running = 1;
     h->s.exchanges++;
     *ret = &h->stream;
     return true;
@@ -224,7 +226,7 @@ struct session *h1_start(struct worker *w, struct conn *conn, bool server,
                          void *user)
 {
     struct h1 *h = mem_new(sizeof *h);
-    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0};
+    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, false, false};
     h->stream.ops = &h1_ops;
     buf_init(&h->heads, worker_pool(w));
     buf_init(&h->body, worker_pool(w));

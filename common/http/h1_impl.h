@@ -61,6 +61,7 @@ struct h1 {
     const struct http_head *response; /* server: the final head, not serialized yet */
     bool response_end;
     const struct http_head *trailers;
+    struct str key; /* client: of a handshake we made up, in the exchange's arena; empty: none */
     enum h1_coding out_coding;
     bool we_keep;
     struct buf heads; /* serialized, not filled yet */
@@ -92,6 +93,9 @@ void h1_drop_scratch(struct h1 *h);
 /* h1_out.c */
 extern const struct http_ops h1_ops;
 void h1_on_fill(void *user, struct buf *out, size_t max);
+/* h1_bulk.c: see http_ops. */
+struct conn *h1_lend(struct http_stream *s, bool in, int64_t *ret_n);
+void h1_back(struct http_stream *s, bool in, int64_t moved);
 /* OUT_CUT: the connection ends so that the peer sees the answer is not whole. */
 void h1_break_off(struct h1 *h);
 

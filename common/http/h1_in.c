@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "http/h1_impl.h"
+#include "http/websocket.h"
 
 enum {
     BULK_AFTER = 256 * 1024,
@@ -103,6 +104,11 @@ static bool begin_body(struct h1 *h)
     return none;
 }
 
+static struct str scheme(const struct h1 *h)
+{
+    return conn_info(h->s.conn)->tls ? STR("https") : STR("http");
+}
+
 static void request_head(struct h1 *h, struct str block)
 {
     struct http_raw raw;
@@ -112,7 +118,7 @@ static void request_head(struct h1 *h, struct str block)
         h1head_request(block, h->scan.lines ? h->scan.lines - 1 : 0, h->stream.mem, &raw, &fault);
     h->minor = why == WHY_OK ? raw.minor : 1;
     if (why == WHY_OK)
-        why = rules_request(&raw, STR("http"), head, &h->in_framing, &fault);
+        why = rules_request(&raw, scheme(h), head, &h->in_framing, &fault);
     if (why != WHY_OK) {
         broken(h, &fault);
         return;
@@ -137,6 +143,29 @@ static void to_tunnel(struct h1 *h)
     h->out_coding = CODING_RAW;
 }
 
+/* The answer to a key of ours: the one right value, once, and it ends here. */
+static bool take_accept(struct h1 *h, struct http_head *head)
+{
+    unsigned kept = 0, right = 0, lines = 0;
+    for (unsigned i = 0; i < head->nfields; i++) {
+        struct field f = head->fields[i];
+        if (!websocket_is_accept(f.name)) {
+            head->fields[kept++] = f;
+            continue;
+        }
+        lines++;
+        right += websocket_accepted(h->key, f.value);
+    }
+    head->nfields = kept;
+    return lines == 1 && right == 1;
+}
+
+/* Of a handshake made up for HTTP/2: there any 2xx would be read as a switch. */
+static bool granted_well(struct h1 *h, struct http_head *head)
+{
+    return head->protocol.n > 0 ? take_accept(h, head) : head->status / 100 != 2;
+}
+
 static void response_head(struct h1 *h, struct str block)
 {
     struct http_raw raw;
@@ -147,6 +176,8 @@ static void response_head(struct h1 *h, struct str block)
         why = rules_response(&raw, h->request, head, &h->in_framing);
     /* a switch before our request is out would mix its body with the tunnel */
     if (why == WHY_OK && head->protocol.n > 0 && h->out != OUT_DONE)
+        why = WHY_ORIGIN_PROTOCOL;
+    if (why == WHY_OK && h->key.n > 0 && !granted_well(h, head))
         why = WHY_ORIGIN_PROTOCOL;
     if (why != WHY_OK) {
         h1_close(h, why);
@@ -174,6 +205,7 @@ static void begin_request(struct h1 *h)
     h->we_keep = true;
     h->minor = 1;
     h->has_stream = true;
+    h->s.running = 1;
     h->s.exchanges++;
     h->s.ev->accept(h->s.user, &h->s, &h->stream);
 }

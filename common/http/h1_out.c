@@ -4,8 +4,10 @@
  * complete, and so whether the connection may live on. */
 #include <assert.h>
 
+#include "base/digest.h"
 #include "base/text.h"
 #include "http/h1_impl.h"
+#include "http/websocket.h"
 
 static struct h1 *of(struct http_stream *s)
 {
@@ -88,17 +90,11 @@ static bool is_method(const struct http_head *head, const char *name)
     return str_eq(head->method, str_of(name));
 }
 
-/* Methods that expect a body state that there is none (RFC 9110 section 8.6). */
-static bool states_zero(const struct http_head *head)
-{
-    return is_method(head, "POST") || is_method(head, "PUT") || is_method(head, "PATCH");
-}
-
 static void request_framing(struct h1 *h, const struct http_head *head, bool end)
 {
     h->out_coding = CODING_NONE;
     if (end) {
-        if (states_zero(head) || head->length == 0)
+        if (rules_expects_body(head->method) || head->length == 0)
             put_length(&h->heads, 0);
         return;
     }
@@ -111,6 +107,43 @@ static void request_framing(struct h1 *h, const struct http_head *head, bool end
     put(&h->heads, "transfer-encoding: chunked\r\n");
 }
 
+/* ---- a handshake whose other side speaks HTTP/2 */
+
+static bool is_websocket(const struct http_head *head)
+{
+    return str_eq(head->protocol, STR("websocket"));
+}
+
+static void put_key(struct h1 *h)
+{
+    uint8_t random[16];
+    char *key = arena_get(h->stream.mem, WEBSOCKET_KEY_BYTES);
+    digest_random(random, sizeof random);
+    websocket_key(random, key);
+    h->key = (struct str){key, WEBSOCKET_KEY_BYTES};
+    put_field(&h->heads, STR("sec-websocket-key"), h->key);
+}
+
+static void put_handshake(struct h1 *h, const struct http_head *head)
+{
+    h->key = STR_NONE;
+    if (!head->keyless || !is_websocket(head))
+        return;
+    put_key(h);
+    if (!head_get(head, STR("sec-websocket-version")))
+        put(&h->heads, "sec-websocket-version: 13\r\n");
+}
+
+static void put_accept(struct h1 *h, const struct http_head *head)
+{
+    char accept[WEBSOCKET_ACCEPT_BYTES];
+    const struct str *key = head_get(h->request, STR("sec-websocket-key"));
+    if (!head->keyless || !is_websocket(head) || !key)
+        return;
+    websocket_accept(*key, accept);
+    put_field(&h->heads, STR("sec-websocket-accept"), (struct str){accept, sizeof accept});
+}
+
 static void put_request(struct h1 *h, const struct http_head *head, bool end)
 {
     struct buf *b = &h->heads;
@@ -120,6 +153,7 @@ static void put_request(struct h1 *h, const struct http_head *head, bool end)
     put(b, " HTTP/1.1\r\n");
     put_field(b, STR("host"), head->authority);
     put_fields(b, head);
+    put_handshake(h, head);
     if (head->protocol.n > 0)
         put_upgrade(b, head);
     if (head->te_trailers)
@@ -193,6 +227,7 @@ static void server_tunnel(struct h1 *h, const struct http_head *head)
 {
     put_status_line(&h->heads, head->status);
     put_fields(&h->heads, head);
+    put_accept(h, head);
     if (head->status == 101)
         put_upgrade(&h->heads, head);
     put(&h->heads, "\r\n");
@@ -282,19 +317,21 @@ static void op_cancel(struct http_stream *s, enum why why)
         h->s.server && (h->out == OUT_BODY || h->out == OUT_LAST || h->out == OUT_TUNNEL);
     bool waits = why != WHY_CLIENT_GONE && why != WHY_REVOKED;
     h->has_stream = false;
+    h->s.running = 0;
     h->trailers = NULL;
     if (h->response && under_way) /* the head's memory goes with the exchange */
         put_response(h, &h->heads);
     h->request = h->response = NULL;
     if (under_way && waits)
         cut(h);
-    else if (h->s.server && h->out == OUT_DONE && waits && h->in != IN_TUNNEL)
-        h1_linger(h); /* all was said already */
+    else if (h->s.server && h->out == OUT_DONE && waits &&
+             (h->in != IN_TUNNEL || why == WHY_ORIGIN_GONE))
+        h1_linger(h); /* all was said already, and may be on its way still */
     else
         h1_close_conn(h, why);
 }
 
-const struct http_ops h1_ops = {op_head, op_data, op_end, op_credit, op_cancel};
+const struct http_ops h1_ops = {op_head, op_data, op_end, op_credit, op_cancel, h1_lend, h1_back};
 
 /* ---- what the conn pulls */
 

@@ -27,6 +27,8 @@ struct http_head {
                              in fields[] too */
     bool idempotent; /* safe to send again: by method (RFC 9110 section 9.2.2) or by an idempotency
                         key */
+    bool keyless; /* an upgrade, or its grant, that came over HTTP/2: without the fields that only
+                     a handshake of HTTP/1.1 has (websocket.h) */
     struct field *fields;
     unsigned nfields;
 };

@@ -27,6 +27,7 @@ static void stream_over(struct raw *r, enum why why)
     if (!r->has_stream)
         return;
     r->has_stream = false;
+    r->s.running = 0;
     r->stream.ev->closed(r->stream.user, why);
 }
 
@@ -47,6 +48,7 @@ static void raw_close(struct raw *r, enum why why)
 static void accept_stream(struct raw *r)
 {
     r->opened = r->has_stream = true;
+    r->s.running = 1;
     r->s.exchanges++;
     r->s.ev->accept(r->s.user, &r->s, &r->stream);
     struct http_head *head = arena_zero(r->stream.mem, sizeof *head);
@@ -163,10 +165,12 @@ static void op_cancel(struct http_stream *s, enum why why)
 {
     struct raw *r = of(s);
     r->has_stream = false;
+    r->s.running = 0;
     raw_close(r, why);
 }
 
-static const struct http_ops stream_ops = {op_head, op_data, op_end, op_credit, op_cancel};
+static const struct http_ops stream_ops = {op_head,   op_data, op_end, op_credit,
+                                           op_cancel, NULL,    NULL};
 
 static bool op_open(struct session *s, struct http_stream **ret)
 {
@@ -174,6 +178,7 @@ static bool op_open(struct session *s, struct http_stream **ret)
     if (r->s.server || r->opened || r->closing)
         return false;
     r->opened = r->has_stream = true;
+    r->s.running = 1;
     r->s.exchanges++;
     *ret = &r->stream;
     conn_read(r->s.conn, true);
@@ -200,7 +205,7 @@ struct session *raw_start(struct worker *w, struct conn *conn, bool server, stru
                           void *user)
 {
     struct raw *r = mem_new(sizeof *r);
-    r->s = (struct session){&ops, ev, user, conn, w, limits, server, 0};
+    r->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, false, false};
     r->stream.ops = &stream_ops;
     r->authority = (struct str){mem_strdup(authority), authority.n};
     buf_init(&r->out, worker_pool(w));

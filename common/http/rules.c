@@ -92,13 +92,21 @@ static bool read_absolute(struct str rest, struct http_head *head)
     return true;
 }
 
-static bool read_connect(struct str target, struct http_head *head)
+bool rules_connect_target(struct str target)
 {
     ptrdiff_t colon = str_rchr(target, ':');
-    head->authority = target;
-    head->path = STR("");
     return rules_authority(target) && colon >= 0 && (size_t)colon + 1 < target.n &&
            target.p[target.n - 1] != ']';
+}
+
+static bool is_asterisk(struct str method, struct str target)
+{
+    return str_eq(target, STR("*")) && str_eq(method, STR("OPTIONS"));
+}
+
+bool rules_path(struct str method, struct str path)
+{
+    return target_bytes_ok(path) && (path.p[0] == '/' || is_asterisk(method, path));
 }
 
 /* RFC 9112 section 3.2: origin, absolute, authority and asterisk form. */
@@ -107,8 +115,11 @@ static bool read_target(const struct http_raw *raw, struct http_head *head)
     struct str target = raw->target;
     if (!target_bytes_ok(target))
         return false;
-    if (str_eq(raw->method, STR("CONNECT")))
-        return read_connect(target, head);
+    if (str_eq(raw->method, STR("CONNECT"))) {
+        head->authority = target;
+        head->path = STR("");
+        return rules_connect_target(target);
+    }
     head->path = target;
     if (target.p[0] == '/')
         return true;
@@ -116,7 +127,25 @@ static bool read_target(const struct http_raw *raw, struct http_head *head)
         return read_absolute(str_skip(target, 5), head);
     if (str_istarts(target, STR("https:")))
         return read_absolute(str_skip(target, 6), head);
-    return str_eq(target, STR("*")) && str_eq(raw->method, STR("OPTIONS"));
+    return is_asterisk(raw->method, target);
+}
+
+/* ---- methods ---- */
+
+bool rules_idempotent(struct str method)
+{
+    static const struct str methods[] = {NAME("GET"),   NAME("HEAD"), NAME("OPTIONS"),
+                                         NAME("TRACE"), NAME("PUT"),  NAME("DELETE")};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (str_eq(method, methods[i]))
+            return true;
+    return false;
+}
+
+bool rules_expects_body(struct str method)
+{
+    return str_eq(method, STR("POST")) || str_eq(method, STR("PUT")) ||
+           str_eq(method, STR("PATCH"));
 }
 
 /* ---- requests ---- */
@@ -184,15 +213,6 @@ static enum why request_coding(const struct field_scan *s, unsigned minor, struc
     return WHY_OK;
 }
 
-static bool read_length(struct str value, int64_t *ret)
-{
-    uint64_t length;
-    if (!text_u64(value, INT64_MAX, &length))
-        return false;
-    *ret = (int64_t)length;
-    return true;
-}
-
 static void frame_by_length(int64_t length, struct framing *framing)
 {
     framing->body = length > 0 ? BODY_LENGTH : BODY_NONE;
@@ -207,21 +227,10 @@ static enum why request_framing(const struct field_scan *s, unsigned minor, stru
         return request_coding(s, minor, framing, ret_fault);
     if (s->lengths == 0)
         return WHY_OK;
-    if (s->lengths > 1 || !read_length(s->length, &head->length))
+    if (!fields_length(s, true, &head->length))
         return fault(ret_fault, 400, "malformed Content-Length");
     frame_by_length(head->length, framing);
     return WHY_OK;
-}
-
-/* RFC 9110 section 9.2.2. */
-static bool is_idempotent(struct str method)
-{
-    static const struct str methods[] = {NAME("GET"),   NAME("HEAD"), NAME("OPTIONS"),
-                                         NAME("TRACE"), NAME("PUT"),  NAME("DELETE")};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (str_eq(method, methods[i]))
-            return true;
-    return false;
 }
 
 enum why rules_request(const struct http_raw *raw, struct str scheme, struct http_head *ret_head,
@@ -249,7 +258,7 @@ enum why rules_request(const struct http_raw *raw, struct str scheme, struct htt
         ret_head->protocol = fields_wanted_protocol(&s, raw->method);
     ret_head->te_trailers = hop.te_trailers;
     ret_head->expect_continue = s.expect && raw->minor > 0;
-    ret_head->idempotent = s.idempotent || is_idempotent(raw->method);
+    ret_head->idempotent = s.idempotent || rules_idempotent(raw->method);
     return WHY_OK;
 }
 
@@ -259,26 +268,6 @@ struct str rules_extended_connect(struct str protocol)
 }
 
 /* ---- responses ---- */
-
-/* All lines and list elements must say the same (RFC 9110 section 8.6); -1 without any. */
-static bool response_length(const struct field_scan *s, int64_t *ret)
-{
-    *ret = -1;
-    for (unsigned i = s->kept; i < s->nfields && s->lengths > 0; i++) {
-        struct str rest = s->fields[i].value, piece;
-        int64_t length;
-        if (fields_kind(s->fields[i].name) != FIELD_LENGTH)
-            continue;
-        if (rest.n == 0)
-            return false;
-        while (str_next(&rest, ',', &piece)) {
-            if (!read_length(str_trim(piece), &length) || (*ret >= 0 && length != *ret))
-                return false;
-            *ret = length;
-        }
-    }
-    return true;
-}
 
 static bool has_no_body(int status, struct str method)
 {
@@ -320,7 +309,7 @@ enum why rules_response(const struct http_raw *raw, const struct http_head *requ
     if (raw->status < 100 || raw->status > 999 || !fields_scan(&s, raw, false) ||
         !fields_settle(&s, &hop, false, ret_head))
         return WHY_ORIGIN_PROTOCOL;
-    if (!response_length(&s, &ret_head->length))
+    if (!fields_length(&s, false, &ret_head->length))
         return WHY_ORIGIN_PROTOCOL;
     bool coded = s.codings > 0;
     if (coded && (s.codings > 1 || raw->minor == 0 || read_coding(s.coding) != CODING_CHUNKED))

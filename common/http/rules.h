@@ -59,6 +59,16 @@ void rules_trailers(struct field *fields, unsigned *nfields);
  * digits only (RFC 3986 section 3.2). */
 bool rules_authority(struct str authority);
 
+/* host:port, as a plain CONNECT names it (RFC 9110 section 9.3.6). */
+bool rules_connect_target(struct str target);
+/* Origin form, or the asterisk of OPTIONS; no blank and no control byte (RFC 9112 section 3.2). */
+bool rules_path(struct str method, struct str path);
+
+/* RFC 9110 section 9.2.2. */
+bool rules_idempotent(struct str method);
+/* Methods that expect a body state that there is none (RFC 9110 section 8.6). */
+bool rules_expects_body(struct str method);
+
 /* May this connection carry another exchange?  The table of cases is tests/unit/rules_test.c
  * (DESIGN 18.5 H13). */
 struct h1_end {

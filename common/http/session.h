@@ -1,5 +1,4 @@
-/* session.h — what turns a conn into streams: h1.c (one at a time), raw.c (one), later h2 (many).
- */
+/* session.h — what turns a conn into streams: h1.c (one at a time), h2.c (many), raw.c (one). */
 #ifndef HTTP_SESSION_H
 #define HTTP_SESSION_H
 
@@ -14,16 +13,22 @@ struct http_limits {
     size_t max_head_bytes; /* 431, or ORIGIN_PROTOCOL; trailers too */
     size_t max_memory; /* of the worker: above it heads in pieces are refused with 503 (B7); 0: no
                           cap */
-    size_t window;     /* bytes of a body received and not credited; tunnels: half */
+    size_t window;     /* bytes of a body received and not credited; h1 tunnels: half */
+    size_t window_max; /* what a stream's window may grow to while its credit keeps coming (h2) */
+    unsigned max_streams;   /* h2: streams a peer may have open at once */
+    unsigned max_resets;    /* h2: streams reset, by either side, ahead of those that ended well */
+    unsigned max_control;   /* h2: frames that carry nothing (SETTINGS, PING, PRIORITY, empty DATA,
+                               WINDOW_UPDATE beyond what our data call for), ahead of those that do */
     uint64_t keep_alive_ms; /* idle client connection */
+    uint64_t head_ms;       /* session_start(): first bytes that do not tell the version yet */
     uint64_t
         linger_ms; /* the rest of a request that was answered early, or of an answer that is cut */
     uint64_t drain_idle_ms; /* idle client connection while draining: a request may be on its way */
 };
 
 struct session_ops {
-    /* Client role.  False: busy, draining or gone.  The user fills in ev, user and mem before the
-     * first operation. */
+    /* Client role.  False: busy, draining, gone, or (h2) not known yet how many the peer takes. The
+     * user fills in ev, user and mem before the first operation. */
     bool (*open)(struct session *s, struct http_stream **ret);
     /* Finish what runs, then close. */
     void (*drain)(struct session *s);
@@ -34,8 +39,13 @@ struct session_ops {
 struct session_events {
     /* Server role: a request begins.  Fill in ev, user and mem. */
     void (*accept)(void *user, struct session *s, struct http_stream *stream);
-    /* Client role: the exchange is over and open() would work again. */
+    /* Client role: no exchange is running and open() would work.  h2: also each time open() works
+     * again after it did not, the first time when the peer's SETTINGS have come; `running` tells.
+     */
     void (*idle)(void *user, struct session *s);
+    /* Server role, after session_start(): the codec is known now, and s stands for the session that
+     * was returned, which is dead.  NULL: nobody asks. */
+    void (*became)(void *user, struct session *s);
     /* Last; the pointer is dead. */
     void (*closed)(void *user, struct session *s);
 };
@@ -49,12 +59,24 @@ struct session {
     const struct http_limits *limits;
     bool server;
     unsigned exchanges; /* streams begun so far */
+    unsigned running;   /* streams whose user has not heard closed() nor said cancel() */
+    bool many;          /* h2: more than one exchange at a time */
+    bool extended;      /* client role: the peer takes extended CONNECT (RFC 8441) */
 };
 
 /* Takes over conn (attaches to it).  limits must outlive the session. */
 struct session *h1_start(struct worker *w, struct conn *conn, bool server,
                          const struct http_limits *limits, const struct session_events *ev,
                          void *user);
+/* HTTP/2 (RFC 9113) from its first byte on: preface and SETTINGS leave at once. */
+struct session *h2_start(struct worker *w, struct conn *conn, bool server,
+                         const struct http_limits *limits, const struct session_events *ev,
+                         void *user);
+/* Server role, h1 or h2: by ALPN where there is TLS, else by whether the first bytes are the
+ * preface of HTTP/2 (prior knowledge, RFC 9113 section 3.3).  Until that is known drain() and
+ * close() work and keep_alive_ms is the deadline, from the first byte on head_ms; then became(). */
+struct session *session_start(struct worker *w, struct conn *conn, const struct http_limits *limits,
+                              const struct session_events *ev, void *user);
 /* Bytes as one stream.  Server role: one head, CONNECT authority (copied), then a tunnel both ways;
  * client role: open() once. */
 struct session *raw_start(struct worker *w, struct conn *conn, bool server, struct str authority,

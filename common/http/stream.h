@@ -15,7 +15,10 @@
  * A request or response is head, data*, end.  1xx responses are heads before the final one and end
  * nothing.  A head with end = true has no body.  After a 101 (or a 2xx to CONNECT) both directions
  * carry raw bytes through data() and end(), even if the request's end was said before: that is a
- * tunnel. */
+ * tunnel.  An upgrade is an ordinary method with `protocol` set, granted by a head of status 101
+ * with that protocol, over HTTP/2 too: there the codecs write and read an extended CONNECT and its
+ * 200 (RFC 8441), and websocket.h makes up and checks what one version has and the other has not.
+ */
 #ifndef HTTP_STREAM_H
 #define HTTP_STREAM_H
 
@@ -39,6 +42,13 @@ struct http_ops {
      * it is not whole, after what was queued has left; CLIENT_GONE and REVOKED do not wait for
      * that. */
     void (*cancel)(struct http_stream *s, enum why why);
+    /* Bulk: lends the connection for one direction (in: what the peer sends) when it is plain,
+     * nothing is queued or unread in that direction, and the next *ret_n bytes (-1: until EOF) are
+     * body and nothing else; NULL: not now.  Until back() the stream keeps its hands off that
+     * direction.  The operation itself is NULL where a codec never can (h2). */
+    struct conn *(*lend)(struct http_stream *s, bool in, int64_t *ret_n);
+    /* The loan is over; so many bytes went past the codec, which counts them as its own. */
+    void (*back)(struct http_stream *s, bool in, int64_t moved);
 };
 
 struct http_events {
@@ -53,8 +63,9 @@ struct http_events {
     /* Server role: the request is broken, nothing more of it will come.  An answer can still be
      * given; the connection ends with it. */
     void (*fault)(void *user, const struct http_fault *fault);
-    /* Last, exactly once, never after cancel().  REFUSED, client role: not a byte of the request
-     * has left, so that any request may be sent again. */
+    /* Last, exactly once, never after cancel().  REFUSED, client role: the origin has not begun
+     * with the request (not a byte of it has left, or the origin said so: RFC 9113 section 8.7), so
+     * that any request may be sent again. */
     void (*closed)(void *user, enum why why);
 };
 

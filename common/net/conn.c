@@ -13,6 +13,7 @@
 
 #include "net/conn_impl.h"
 #include "net/listen.h"
+#include "net/splice_impl.h"
 
 enum { FILL_BYTES = 65536, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
 
@@ -25,6 +26,7 @@ static void on_close(uv_handle_t *h)
         c->ev->closed(c->user, c->why);
     buf_clear(&c->in);
     buf_clear(&c->out);
+    conn_tls_free(c->tls);
     mem_free(c->flying);
     mem_free(c);
 }
@@ -37,6 +39,10 @@ static bool begin_closing(struct conn *c, enum why why)
     c->why = why;
     list_del(&c->dirty);
     vanish_forget(c);
+    if (c->source)
+        splice_abandon(c->source);
+    if (c->sink)
+        splice_abandon(c->sink);
     return true;
 }
 
@@ -51,6 +57,8 @@ static void let_go(struct conn *c)
 
 void conn_close(struct conn *c, enum why why)
 {
+    if (c->tls && why == WHY_OK && !c->closing)
+        conn_tls_bye(c);
     if (!begin_closing(c, why))
         return;
     let_go(c);
@@ -63,7 +71,7 @@ void conn_reset(struct conn *c, enum why why)
         uv_close((uv_handle_t *)&c->tcp, on_close); /* after shutdown() a reset is refused */
 }
 
-static enum why gone(const struct conn *c)
+enum why conn_gone(const struct conn *c)
 {
     return c->info.listener ? WHY_CLIENT_GONE : WHY_ORIGIN_GONE;
 }
@@ -74,7 +82,7 @@ static void mark(struct conn *c)
         list_push(&c->w->dirty, &c->dirty);
 }
 
-static size_t read_bound(const struct conn *c)
+size_t conn_read_bound(const struct conn *c)
 {
     return c->bulk ? CHUNK_BULK_BYTES : CHUNK_BYTES;
 }
@@ -89,11 +97,28 @@ static void on_alloc(uv_handle_t *h, size_t wish, uv_buf_t *ret)
 
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b);
 
+static bool is_shaking(const struct conn *c)
+{
+    return c->tls && !conn_tls_up(c->tls);
+}
+
+static size_t lying(const struct conn *c)
+{
+    return c->in.len + (c->tls ? conn_tls_in(c->tls)->len : 0);
+}
+
+/* The peer has said that it is done: FIN, or close_notify where there is TLS. */
+static bool is_over(const struct conn *c)
+{
+    return c->tls ? conn_tls_over(c->tls) : c->eof;
+}
+
 /* Reading follows need: off only while a chunk's worth lies untaken or the user wants nothing
  * (U17). */
-static void update_reading(struct conn *c)
+void conn_update_reading(struct conn *c)
 {
-    bool want = !c->paused && !c->eof && c->in.len < read_bound(c);
+    bool want = (!c->paused || is_shaking(c)) && !c->eof && lying(c) < conn_read_bound(c) &&
+                !(c->source && splice_full(c->source));
     if (want == c->reading || c->closing)
         return;
     c->reading = want;
@@ -103,22 +128,40 @@ static void update_reading(struct conn *c)
         return;
     }
     if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) < 0)
-        conn_close(c, gone(c));
+        conn_close(c, conn_gone(c));
+}
+
+/* All of it, a bound's worth at a time.  True: nothing more is to be had of what has come. */
+static bool offer_bytes(struct conn *c)
+{
+    for (;;) {
+        bool more = c->tls && conn_tls_read(c);
+        if (!c->closing && c->in.len > 0 && !c->paused)
+            c->ev->bytes(c->user, &c->in);
+        if (!more || c->closing)
+            return true;
+        if (c->paused || c->in.len >= conn_read_bound(c))
+            return false;
+    }
 }
 
 /* Offers what is there; the end is told only after the last byte was taken. */
 static void offer(struct conn *c)
 {
     c->offer = false;
-    if (c->in.len > 0 && !c->paused)
-        c->ev->bytes(c->user, &c->in);
+    if (c->source)
+        return; /* lent */
+    bool all = offer_bytes(c);
     if (c->closing)
         return;
-    if (c->eof && !c->eof_told && c->in.len == 0) {
+    if (is_over(c) && !c->eof_told && c->in.len == 0) {
         c->eof_told = true;
         c->ev->eof(c->user);
+    } else if (c->eof && !is_over(c) && all && c->in.len == 0 && !c->offer) {
+        conn_close(c, conn_gone(c)); /* cut off: FIN without close_notify */
+        return;
     }
-    update_reading(c);
+    conn_update_reading(c);
 }
 
 static void read_end(struct conn *c)
@@ -139,13 +182,13 @@ static bool read_some(struct conn *c)
         n = recv(c->fd, p, room, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     int err = errno;
-    buf_commit(&c->in, n > 0 ? (size_t)n : 0);
+    buf_commit(c->tls ? conn_tls_in(c->tls) : &c->in, n > 0 ? (size_t)n : 0);
     if (n > 0)
         offer(c);
     else if (n == 0)
         read_end(c);
     else if (err != EAGAIN)
-        conn_close(c, gone(c));
+        conn_close(c, conn_gone(c));
     return n > 0 && (size_t)n == room;
 }
 
@@ -153,6 +196,11 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
 {
     struct conn *c = s->data;
     (void)b;
+    if (c->source) {
+        c->reading = n != UV_EOF;
+        splice_pump(c->source, true);
+        return;
+    }
     if (n == UV_EOF) { /* poll itself reports the end */
         c->eof = true;
         c->reading = false; /* libuv stopped by itself (U5) */
@@ -160,7 +208,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
         return;
     }
     if (n < 0 && n != UV_ENOBUFS) {
-        conn_close(c, gone(c));
+        conn_close(c, conn_gone(c));
         return;
     }
     for (int i = 0; i < READS && c->reading && !c->closing && read_some(c); i++)
@@ -176,7 +224,7 @@ static void on_written(uv_write_t *w, int status)
         return;
     buf_clear(&c->out);
     if (status < 0) {
-        conn_close(c, gone(c));
+        conn_close(c, conn_gone(c));
         return;
     }
     vanish_note(c);
@@ -193,7 +241,7 @@ static unsigned make_iov(const struct buf *b, uv_buf_t *iov, unsigned max)
 
 /* The kernel took a part: the rest is the one write in flight.  Its slices stay in out until the
  * callback (U15). */
-static void fly(struct conn *c)
+void conn_fly(struct conn *c)
 {
     unsigned n = 0;
     for (const struct slice *s = c->out.head; s; s = s->next)
@@ -205,7 +253,7 @@ static void fly(struct conn *c)
     if (uv_write(c->flying, (uv_stream_t *)&c->tcp, iov, n, on_written) < 0) {
         mem_free(c->flying);
         c->flying = NULL;
-        conn_close(c, gone(c));
+        conn_close(c, conn_gone(c));
     }
     if (iov != few)
         mem_free(iov);
@@ -215,11 +263,12 @@ static void fly(struct conn *c)
  * both go in one segment: send_fin() or conn_close() follows as soon as fill() has nothing more. */
 static ssize_t send_out(struct conn *c)
 {
-    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (c->finishing ? MSG_MORE : 0);
+    const bool held = c->finishing && !is_shaking(c);
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (held ? MSG_MORE : 0);
     const struct slice *first = c->out.head;
     char joined[JOIN_BYTES];
     uv_buf_t iov[IOVS];
-    c->held = c->finishing;
+    c->held = held;
     if (!first->next)
         return send(c->fd, first->p, first->n, flags);
     if (c->out.len <= sizeof joined) { /* copying a little costs less than a list */
@@ -243,10 +292,10 @@ static bool write_out(struct conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN) {
-            conn_close(c, gone(c));
+            conn_close(c, conn_gone(c));
             return false;
         }
-        fly(c);
+        conn_fly(c);
         return false;
     }
     vanish_note(c);
@@ -255,11 +304,25 @@ static bool write_out(struct conn *c)
 
 static void send_fin(struct conn *c)
 {
-    if (!c->finishing || c->fin_sent)
+    if (!c->finishing || c->fin_sent || (c->tls && !conn_tls_notified(c->tls)))
         return;
     c->fin_sent = true;
     c->held = false;
     shutdown(c->fd, SHUT_WR); /* nothing is queued, so libuv has no say in it */
+}
+
+void conn_send_last(struct conn *c)
+{
+    for (ssize_t n; c->out.len > 0 && (n = send_out(c)) > 0;)
+        buf_drop(&c->out, (size_t)n);
+}
+
+void conn_discard(struct conn *c)
+{
+    enum { SOME = 4096, TIMES = 16 };
+    char bytes[SOME];
+    for (int i = 0; i < TIMES && recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+        ;
 }
 
 /* One conn's share of the output; what is left after a few rounds waits a turn (fairness). */
@@ -270,7 +333,17 @@ static void flush(struct conn *c)
             offer(c);
         if (c->closing || c->flying)
             return;
-        c->ev->fill(c->user, &c->out, FILL_BYTES);
+        if (c->sink) {
+            if (c->out.len == 0 || write_out(c))
+                splice_pump(c->sink, false);
+            if (c->sink)
+                return;
+            continue;
+        }
+        if (c->tls)
+            conn_tls_fill(c);
+        else
+            c->ev->fill(c->user, &c->out, FILL_BYTES);
         if (c->closing)
             return;
         if (c->out.len == 0) {
@@ -345,7 +418,7 @@ static void on_connect(uv_connect_t *r, int status)
         conn_close(c, status == UV_ETIMEDOUT ? WHY_DEADLINE : WHY_DIAL);
         return;
     }
-    update_reading(c);
+    conn_update_reading(c);
     if (!c->closing)
         c->ev->ready(c->user);
 }
@@ -411,8 +484,8 @@ void conn_attach(struct conn *c, const struct conn_events *ev, void *user)
 {
     c->ev = ev;
     c->user = user;
-    update_reading(c);
-    if (c->in.len > 0 || (c->eof && !c->eof_told)) {
+    conn_update_reading(c);
+    if (c->in.len > 0 || (is_over(c) && !c->eof_told)) {
         c->offer = true;
         mark(c);
     }
@@ -422,11 +495,26 @@ void conn_read(struct conn *c, bool on)
 {
     c->paused = !on;
     if (!on) {
-        update_reading(c);
+        conn_update_reading(c);
         return;
     }
     c->offer = true;
     mark(c);
+}
+
+void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to)
+{
+    if (c->closing)
+        return;
+    conn_tls_start(c, ctx, to);
+    conn_update_reading(c);
+    c->offer = true; /* what has come, or our first message */
+    mark(c);
+}
+
+void conn_set_peer(struct conn *c, const struct sockaddr *peer)
+{
+    memcpy(&c->peer, peer, addr_len(peer));
 }
 
 void conn_bulk(struct conn *c, bool on)

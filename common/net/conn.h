@@ -14,9 +14,12 @@
 
 struct conn;
 struct worker;
+struct tls_ctx;
+struct tls_to;
 
 struct conn_events {
-    void (*ready)(void *user); /* connected; not called for accepted ones, which are born ready */
+    void (*ready)(void *user); /* connected, or TLS is up; not called for accepted plain ones, which
+                                  are born ready */
     void (*bytes)(void *user, struct buf *in); /* take what you can; the rest comes again with more,
                                                   or after conn_read() */
     void (*eof)(void *user); /* the peer's half is over, after its last byte was offered; we may
@@ -28,8 +31,11 @@ struct conn_events {
 
 struct conn_info {
     const struct sockaddr *peer;
-    struct str alpn;   /* empty until there is TLS */
-    uint16_t listener; /* port of the listener it came in by, 0 for outgoing ones */
+    /* Of TLS, whole after ready(); empty without. */
+    struct str alpn;     /* the protocol both sides chose: "h2", "http/1.1", or none */
+    struct str sni;      /* server role: the name the client asked for, in lower case */
+    struct str verified; /* client role: the name the peer's certificate has proved */
+    uint16_t listener;   /* port of the listener it came in by, 0 for outgoing ones */
     bool tls;
     bool surplus; /* accepted over the connection limit: only to be refused (B7) */
 };
@@ -40,12 +46,20 @@ void conn_attach(struct conn *c, const struct conn_events *ev, void *user);
 /* on: offers again what lies untaken, later in this turn.  off: reading stops; rare, costs system
  * calls. */
 void conn_read(struct conn *c, bool on);
+/* Starts TLS on an attached connection: ctx is counted, bytes read and not taken are cipher text,
+ * and ready() tells when both sides are done; closed(TLS) if that fails.  `to` (copied): client
+ * role, to that name; NULL: server role.  From then on bytes() and fill() are plain text, eof()
+ * means close_notify, and a FIN without one is a connection that was lost: what is not whole never
+ * looks whole (RFC 8446 section 6.1).  The deadline of the handshake is the user's. */
+void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to);
+/* The peer is another than the socket says (PROXY protocol). */
+void conn_set_peer(struct conn *c, const struct sockaddr *peer);
 /* Large reads: bulk goes in 64 KiB chunks. */
 void conn_bulk(struct conn *c, bool on);
 /* I have output: fill() is called before the loop sleeps. */
 void conn_wake(struct conn *c);
-/* FIN once everything fill() has to say has left.  Reading goes on; call conn_close() to be rid of
- * it. */
+/* close_notify where there is TLS, and FIN, once everything fill() has to say has left.  Reading
+ * goes on; call conn_close() to be rid of it. */
 void conn_finish(struct conn *c);
 /* Now: what is queued is lost, no event but closed(why) comes any more. */
 void conn_close(struct conn *c, enum why why);

@@ -22,7 +22,9 @@ struct conn {
     uv_write_t *flying;
     int fd; /* of tcp */
     uint64_t last_write_ms;
-    struct accept_gate *gate; /* to be told at the end, or NULL */
+    struct splice *source, *sink; /* takes what this one reads; gives what it writes */
+    struct conn_tls *tls;         /* NULL: plain */
+    struct accept_gate *gate;     /* to be told at the end, or NULL */
     union addr peer;
     struct conn_info info;
     enum why why;
@@ -46,12 +48,42 @@ struct conn *conn_accept(struct worker *w, int fd, const struct sockaddr *peer, 
 /* Connects; ready() or closed() will tell.  NULL and *ret_errno: no socket to be had. */
 struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const struct conn_events *ev,
                           void *user, int *ret_errno);
+/* WHY_CLIENT_GONE or WHY_ORIGIN_GONE. */
+enum why conn_gone(const struct conn *c);
+/* Reading follows need. */
+void conn_update_reading(struct conn *c);
+/* As much as may lie untaken before reading stops. */
+size_t conn_read_bound(const struct conn *c);
+/* Of out as much as the kernel takes now; for a connection that is about to close. */
+void conn_send_last(struct conn *c);
+/* Reads away what the peer has sent, so that close() does not reset what it has yet to read. */
+void conn_discard(struct conn *c);
+/* All of out becomes the one write in flight, whose end makes the conn dirty. */
+void conn_fly(struct conn *c);
 /* errno of the failed connect or read, 0: none. */
 int conn_errno(const struct conn *c);
 
 /* Options of every TCP socket: no delay, keep-alive that ends a vanished peer after 80 s. Listening
  * sockets hand them down (U22). */
 void conn_socket_options(int fd);
+
+/* conn_tls.c: TLS inside a connection.  What was read and not taken becomes cipher text. */
+struct conn_tls;
+void conn_tls_start(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to);
+void conn_tls_free(struct conn_tls *t);
+/* Cipher text as read, to be decrypted by the next conn_tls_read(). */
+struct buf *conn_tls_in(struct conn_tls *t);
+/* Shakes hands, then decrypts into in, up to the bound for reading; may call ready() and close.
+ * True: there is more, but in is full. */
+bool conn_tls_read(struct conn *c);
+/* Asks fill() and encrypts into out, which is empty.  After conn_finish(), when fill() has no more:
+ * close_notify. */
+void conn_tls_fill(struct conn *c);
+/* close_notify at once, if everything else has left. */
+void conn_tls_bye(struct conn *c);
+bool conn_tls_up(const struct conn_tls *t);       /* the handshake is done */
+bool conn_tls_over(const struct conn_tls *t);     /* the peer's close_notify came */
+bool conn_tls_notified(const struct conn_tls *t); /* ours is made */
 
 /* vanish.c: peers that take nothing any more and do not even acknowledge. */
 void vanish_note(struct conn *c);

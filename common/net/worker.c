@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "conf/snapshot.h"
+#include "net/pipes.h"
 #include "net/worker_impl.h"
 
 enum { LAST_TURNS = 100 };
@@ -195,6 +196,7 @@ void worker_free(struct worker *w)
     empty_graves(w);
     int err = uv_loop_close(&w->loop);
     assert(err == 0);
+    pipes_free(w);
     chunk_pool_free(w->pool);
     pthread_mutex_destroy(&w->lock);
     mem_free(w->graves);

@@ -38,6 +38,8 @@ struct worker {
     struct list written; /* conns by the time of their last write; see vanish.c */
     struct list stopped; /* conns that do not read, because nobody takes */
     struct timer sweep, look;
+    struct pipe_pair *pipes; /* empty ones, kept for the next splice */
+    unsigned npipes, nsplices;
 
     struct grave *graves;
     size_t ngraves, graves_room;

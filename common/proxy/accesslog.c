@@ -22,6 +22,7 @@ static void count(struct exchange *x, uint64_t took_us)
 {
     struct proxy_metrics *m = x->p->metrics;
     counter_add(&m->ended[x->why], 1);
+    counter_add(&m->h2, x->down_h2);
     counter_add(&m->bytes_in, x->bytes_in);
     counter_add(&m->bytes_out, x->bytes_out);
     if (!x->request || x->verdict.act == ACT_LOCAL || x->status < 100 || x->status >= 600)
@@ -43,6 +44,11 @@ static uint64_t between(uint64_t a, uint64_t b)
     return a != 0 && b > a ? b - a : 0;
 }
 
+static struct str protocol(bool h2)
+{
+    return h2 ? STR("HTTP/2.0") : STR("HTTP/1.1");
+}
+
 static void line(struct exchange *x, uint64_t now)
 {
     struct log_line l;
@@ -53,6 +59,11 @@ static void line(struct exchange *x, uint64_t now)
     log_str(&l, "why", str_of(why_text(x->why)));
     log_str(&l, "state", str_of(xstate_text(x->state)));
     log_str(&l, "request_id", x->facts.request_id);
+    log_str(&l, "protocol", protocol(x->down_h2));
+    if (x->t_sent != 0)
+        log_str(&l, "origin_protocol", protocol(x->up_h2));
+    if (x->grpc_status >= 0)
+        log_int(&l, "grpc_status", x->grpc_status);
     log_int(&l, "bytes_in", (int64_t)x->bytes_in);
     log_int(&l, "bytes_out", (int64_t)x->bytes_out);
     log_ms(&l, "duration_ms", now - x->t_start);

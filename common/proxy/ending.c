@@ -44,7 +44,7 @@ void exchange_reply(struct exchange *x, const struct verdict *v)
     struct str body = v->body;
     struct http_head *h = v->act == ACT_LOCAL ? local_head(x, v) : refusal_head(x, v, &body);
     bool bodyless = body.n == 0 || (x->request && str_eq(x->request->method, STR("HEAD")));
-    x->own_reply = true;
+    x->deaf = true;
     x->status = v->status;
     if (x->why == WHY_OK)
         x->why = v->why;
@@ -57,20 +57,25 @@ void exchange_reply(struct exchange *x, const struct verdict *v)
     struct buf b;
     buf_init(&b, worker_pool(x->p->w));
     buf_str(&b, body);
+    x->unsent += b.len;
     x->down->ops->data(x->down, &b);
     x->down->ops->end(x->down, NULL);
 }
 
 void exchange_abort(struct exchange *x, enum why why)
 {
-    struct http_stream *down = x->down;
+    struct http_stream *down = exchange_part(x);
     if (x->why == WHY_OK)
         x->why = why;
-    x->down = NULL;
     if (down)
         down->ops->cancel(down, why);
     upstream_drop(x, why);
     exchange_check_over(x);
+}
+
+static bool half_made_switch(const struct exchange *x, enum why why)
+{
+    return why == WHY_ORIGIN_PROTOCOL && x->state == X_WAIT && x->request->protocol.n > 0;
 }
 
 void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fault)
@@ -80,8 +85,7 @@ void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fa
         return;
     }
     struct verdict v = {.act = ACT_REPLY, .why = why};
-    if (why == WHY_ORIGIN_PROTOCOL &&
-        x->request->protocol.n > 0) /* half-made switch: both sides close (9.2) */
+    if (half_made_switch(x, why) && !x->down_h2) /* both sides close (9.2); of h2 the stream ends */
         x->client->session->ops->drain(x->client->session);
     if (x->facts.request_id.n ==
         0) /* the head never came: nothing to judge, but an answer is owed */

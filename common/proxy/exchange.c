@@ -130,6 +130,16 @@ void exchange_check_over(struct exchange *x)
 
 /* ---- events of the client's side */
 
+struct http_stream *exchange_part(struct exchange *x)
+{
+    struct http_stream *down = x->down;
+    bulk_stop(x);
+    x->down = NULL;
+    x->client = NULL; /* its connection may go first */
+    x->facts.client = NULL;
+    return down;
+}
+
 void exchange_name(struct exchange *x)
 {
     uint8_t random[16];
@@ -155,11 +165,13 @@ static void make_facts(struct exchange *x, const struct http_head *head)
 /* True: this request is one too many (B7).  The product's own pages are answered all the same. */
 static bool too_many(struct exchange *x)
 {
-    bool fresh = x->client->session->exchanges == 1;
-    if (!x->facts.client->surplus && !proxy_overloaded(x->p, fresh))
+    struct session *s = x->client->session;
+    bool surplus = x->facts.client->surplus;
+    if (!surplus && !proxy_overloaded(x->p, !x->client->known))
         return false;
     counter_add(&x->p->metrics->overload, 1);
-    x->client->session->ops->drain(x->client->session); /* the connection ends with this answer */
+    if (surplus || !s->many)
+        s->ops->drain(s); /* the connection ends with this answer */
     return true;
 }
 
@@ -174,6 +186,7 @@ static void decide(struct exchange *x)
         exchange_fail(x, WHY_OVERLOAD, NULL);
         return;
     }
+    x->client->known = true;
     if (x->verdict.act == ACT_FORWARD)
         upstream_begin(x);
     else
@@ -184,7 +197,7 @@ static void down_head(void *user, struct http_head *head, bool end)
 {
     struct exchange *x = user;
     x->request_end = end;
-    if (x->own_reply)
+    if (x->deaf)
         return; /* too late: the 408 is on its way */
     /* mostly it came whole: then another look at the clock tells nothing */
     x->t_head = worker_now(x->p->w) == x->since_ms ? x->t_start : worker_now_us(x->p->w);
@@ -218,10 +231,12 @@ static void down_data(void *user, struct buf *b)
 {
     struct exchange *x = user;
     x->bytes_in += b->len;
-    if (!x->own_reply) /* what is thrown away does not put off the end */
+    if (!x->deaf) /* what is thrown away does not put off the end */
         exchange_progress(x);
-    if (x->own_reply || (!x->up && !x->dial)) {
+    if (x->deaf || (!x->up && !x->dial)) {
         swallow(x, b);
+        if (x->tunnel && x->deaf && x->unsent == 0)
+            exchange_abort(x, WHY_ORIGIN_GONE); /* it goes nowhere, and all there was has left */
         return;
     }
     if (!x->up) {
@@ -240,7 +255,7 @@ static void down_end(void *user, struct http_head *trailers)
     x->trailers = trailers;
     exchange_hold(x);
     exchange_progress(x);
-    if (x->up && !x->own_reply) {
+    if (x->up && !x->deaf) {
         x->request_passed = true;
         x->up->ops->end(x->up, trailers);
     }
@@ -252,9 +267,11 @@ static void down_sent(void *user, size_t n)
 {
     struct exchange *x = user;
     x->bytes_out += n;
+    x->unsent -= n;
     exchange_progress(x);
-    if (x->up && !x->own_reply)
+    if (x->up && !x->deaf)
         x->up->ops->credit(x->up, n);
+    bulk_try(x, &x->bulk_down, n);
 }
 
 static void down_fault(void *user, const struct http_fault *fault)
@@ -268,7 +285,7 @@ static void down_fault(void *user, const struct http_fault *fault)
 static void down_closed(void *user, enum why why)
 {
     struct exchange *x = user;
-    x->down = NULL;
+    exchange_part(x);
     if (x->why == WHY_OK)
         x->why = why;
     if (why == WHY_OK && x->up && x->up_end &&
@@ -289,11 +306,13 @@ void exchange_accept(void *user, struct session *s, struct http_stream *down)
     struct client *c = user;
     struct proxy *p = c->p;
     struct exchange *x = mem_renew(NULL, sizeof *x);
-    (void)s;
     memset(x, 0, offsetof(struct exchange, first)); /* the arena's block need not be zero */
     x->p = p;
     x->client = c;
     x->down = down;
+    x->down_h2 = s->many;
+    x->grpc_status = -1;
+    x->bulk_down.down = true;
     x->t_start = worker_now_us(p->w);
     arena_init(&x->mem, x->first, sizeof x->first);
     buf_init(&x->pending, worker_pool(p->w));

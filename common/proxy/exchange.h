@@ -20,23 +20,26 @@ enum {
 
 /* A client's connection. */
 struct client {
-    struct list link; /* in proxy->clients */
+    struct list link; /* in proxy->openings, then in proxy->clients */
     struct proxy *p;
+    struct opening *opening; /* PROXY header or TLS under way; else NULL */
     struct session *session;
+    bool known; /* a request of it was taken: the next one is served nearer to the memory cap */
 };
 
 struct proxy {
     struct worker *w;
     struct proxy_rules rules;
     struct origins *origins;
-    struct list clients;
-    unsigned nclients;
+    struct list openings, clients;
+    unsigned nclients; /* of both */
     struct list state[XSTATES];
     unsigned count[XSTATES];
     struct proxy_metrics *metrics;
     struct listener *listeners[4];
     unsigned nlisteners;
-    struct timer ebb; /* until handshakes that had begun are over */
+    struct timer ebb;  /* until handshakes that had begun are over */
+    struct timer late; /* drain: until openings are given up, as idle clients are */
     bool draining;
     void (*drained)(void *user);
     void *drained_user;
@@ -46,16 +49,23 @@ struct proxy {
     int64_t http_date_s;
 };
 
+/* One direction of an exchange, past the codecs: see bulk.c. */
+struct bulk {
+    struct splice *splice; /* NULL: the ordinary way */
+    bool down;             /* from the origin to the client */
+};
+
 struct exchange {
     struct list link; /* its state's list */
     enum xstate state;
     struct proxy *p;
-    struct client *client;
+    struct client *client; /* NULL with down */
     struct pin *pin;
     struct http_stream *down, *up;
     struct origin_dial *dial;
     struct origin_user pool;
     struct timer timer, cont;
+    struct bulk bulk_up, bulk_down;
     uint64_t since_ms; /* entry into the state, or the last progress */
     uint64_t t_start, t_head, t_decided, t_dial, t_sent, t_answer; /* µs */
     struct facts facts;
@@ -66,19 +76,23 @@ struct exchange {
     struct buf replay; /* what was sent on a reused connection, to be sent again (8.4) */
     size_t owed;       /* given to up, not sent: credit for the client */
     size_t recredit;   /* of owed: sent and credited before, on the connection that died */
+    size_t unsent;     /* given to down, not sent */
     uint64_t bytes_in, bytes_out; /* bodies and tunnels */
     size_t held;                  /* of mem's later blocks, in the worker's sum */
     int status;                   /* of the final head that went down, 0: none yet */
+    int grpc_status;              /* as the origin said it, -1: it said none */
     enum why why;                 /* set by the first ending */
     bool request_end : 1;         /* the client's message is complete */
     bool request_passed : 1;      /* ... and its end was told to the origin */
     bool up_end : 1;              /* the origin's message is complete */
     bool up_spoke : 1;            /* any byte of an answer came */
+    bool down_h2 : 1, up_h2 : 1;
     bool reused : 1;
     bool retried : 1;
     bool keep_replay : 1;
     bool tunnel : 1;
-    bool own_reply : 1; /* the answer is ours: the rest of the request is thrown away */
+    bool deaf : 1; /* the answer is ours, or the origin lost: what the client still sends is thrown
+                      away */
     bool cont_sent : 1;
     bool dead : 1;
     struct arena mem;
@@ -89,10 +103,18 @@ struct exchange {
 void exchange_accept(void *client, struct session *s, struct http_stream *down);
 void exchange_enter(struct exchange *x, enum xstate state);
 void exchange_progress(struct exchange *x);
+/* The client's stream is dead, or will be; what it was. */
+struct http_stream *exchange_part(struct exchange *x);
 /* What lies in the arena by now is part of what the worker holds (B7). */
 void exchange_hold(struct exchange *x);
 /* Both sides are gone: the line, the counters, the grave. */
 void exchange_check_over(struct exchange *x);
+
+/* bulk.c */
+/* So many bytes have just left in this direction: may the rest go through a pipe? */
+void bulk_try(struct exchange *x, struct bulk *b, size_t sent);
+/* Before either stream is cancelled, and once it is closed: what is in a pipe is lost. */
+void bulk_stop(struct exchange *x);
 
 /* upstream.c: the origin's side */
 void upstream_begin(struct exchange *x);
@@ -110,8 +132,8 @@ void exchange_abort(struct exchange *x, enum why why);
 /* proxy.c */
 struct str proxy_http_date(struct proxy *p);
 void proxy_random(struct proxy *p, uint8_t out[16]);
-/* Memory (B7): above 7/8 of the cap the first request of a connection is refused and idle origin
- * connections go, above the cap every new request is. */
+/* Memory (B7): above 7/8 of the cap the first request of a connection (fresh) is refused and idle
+ * origin connections go, above the cap every new request is. */
 bool proxy_overloaded(struct proxy *p, bool fresh);
 void proxy_check_drained(struct proxy *p);
 /* The id of this exchange: the client's if it is a good one, else a new one (contract ingress 6.2).

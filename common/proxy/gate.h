@@ -19,7 +19,7 @@ struct worker;
 struct facts {
     const struct snapshot *snap;
     const void *tables;             /* the worker's own, SLOT_PRODUCT; read only */
-    const struct conn_info *client; /* lives as long as the client's connection */
+    const struct conn_info *client; /* NULL in describe(): its connection may be gone */
     const struct http_head *head;
     struct str request_id;
     struct str http_date; /* of now; in answer() only, lent */
@@ -46,12 +46,22 @@ struct verdict {
     struct str body, content_type; /* LOCAL */
     bool no_store;                 /* LOCAL */
     struct dial_to to;             /* FORWARD */
-    struct str pool;               /* connections are shared only inside one pool */
-    const struct http_head *head;  /* what to send on */
-    const void *note;              /* the product's own, for answer and describe */
+    bool h2; /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes
+                extended CONNECT, else in HTTP/1.1 */
+    struct str pool;              /* connections are shared only inside one pool */
+    const struct http_head *head; /* what to send on */
+    const void *note;             /* the product's own, for answer and describe */
+};
+
+/* How a client's connection begins. */
+struct begin {
+    bool proxy_header;   /* with a PROXY header */
+    struct tls_ctx *tls; /* with TLS; lent */
 };
 
 struct gate {
+    /* NULL: all begin with a request. */
+    struct begin (*begin)(const struct snapshot *snap, const struct conn_info *client);
     void (*decide)(const struct facts *f, struct arena *a, struct verdict *ret);
     /* WHY_OK, or why this address is not dialled. */
     enum why (*allow_addr)(const struct facts *f, const struct verdict *v,

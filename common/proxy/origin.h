@@ -1,8 +1,11 @@
 /* origin.h — connections to origins, kept for the next request of the same pool and address.
  *
  * A pool is a name the gate gives: connections, idle or busy, are shared inside it and nowhere
- * else, and ending it ends them all.  Idle connections keep reading, so that a FIN is noticed at
- * once; they live for a time, so many per pool, and under a cap over all. */
+ * else, and ending it ends them all.  HTTP/1.1 carries one exchange at a time; a connection that
+ * speaks HTTP/2 carries as many as the origin takes, and who comes while one is in the making waits
+ * for it rather than making another.  The two are never mixed up.  Idle connections keep reading,
+ * so that a FIN is noticed at once; they live for a time, so many per pool, and under a cap over
+ * all. */
 #ifndef PROXY_ORIGIN_H
 #define PROXY_ORIGIN_H
 
@@ -20,6 +23,28 @@ struct origin_rules {
     unsigned idle_cap; /* over all pools of this worker */
 };
 
+/* What a request asks of its connection. */
+enum origin_need {
+    ORIGIN_H1,       /* HTTP/1.1: an idle one, or a new one */
+    ORIGIN_H2,       /* a stream of an HTTP/2 connection, by prior knowledge */
+    ORIGIN_FRESH,    /* an upgrade: a new HTTP/1.1 connection, which ends with it */
+    ORIGIN_TUNNEL,   /* an upgrade: a stream where an HTTP/2 connection that is there takes extended
+                        CONNECT (RFC 8441), else as FRESH */
+    ORIGIN_H2_TUNNEL /* the same, after waiting for an HTTP/2 connection where there is none */
+};
+
+struct origin_want {
+    struct str pool;
+    struct dial_to to;
+    enum origin_need need;
+    bool anew; /* a second try: waits for a connection that is not up yet */
+};
+
+struct origin_got {
+    struct http_stream *stream;
+    bool h2;
+};
+
 /* What an exchange puts into its pool while it uses it, so that the end of the pool reaches it. */
 struct origin_user {
     struct list link;
@@ -28,29 +53,39 @@ struct origin_user {
 };
 
 struct origins *origins_new(struct worker *w, const struct origin_rules *rules);
-/* Closes what is idle; nothing may be busy. */
+/* Nothing may be open. */
 void origins_free(struct origins *o);
 /* Puts u into the pool; origin_leave() takes it out (harmless when it is in none). */
 void origin_join(struct origins *o, struct str pool, struct origin_user *u);
 void origin_leave(struct origins *o, struct origin_user *u);
-/* An idle connection's stream, or NULL.  The youngest one: the others may be nearer to their end.
- */
-struct http_stream *origin_reuse(struct origins *o, struct str pool, const struct dial_to *to);
-/* A stream on a new connection.  done(user, stream, why, error) once, never before this returns;
- * `pool` and `to` are copied. */
-struct origin_dial *
-origin_dial(struct origins *o, struct str pool, const struct dial_to *to, uint64_t timeout_ms,
-            enum why (*allow)(void *user, const struct sockaddr *addr),
-            void (*done)(void *user, struct http_stream *s, enum why why, int error), void *user);
-void origin_dial_cancel(struct origin_dial *d);
-/* The pool is over: idle connections go now, its users are told. */
+/* A stream on a connection that is there; false: none has room.  Of idle ones the youngest: the
+ * others may be nearer to their end. */
+bool origin_reuse(struct origins *o, const struct origin_want *want, struct origin_got *ret);
+
+struct origin_asker {
+    enum why (*allow)(void *user, const struct sockaddr *addr);
+    /* A connect has ended; told once for each, to one of those who wait for it. */
+    void (*dialled)(void *user, enum why why, int error, uint64_t took_us);
+    /* A stream; or NULL and why: as of dial.h, ORIGIN_PROTOCOL where the origin does not speak
+     * HTTP/2, DEADLINE also where it says nothing. */
+    void (*done)(void *user, const struct origin_got *got, enum why why);
+};
+/* A stream on a connection that was not there before.  done() once, never before this returns;
+ * `want` is copied.  timeout_ms bounds the whole wait. */
+struct origin_dial *origin_dial(struct origins *o, const struct origin_want *want,
+                                uint64_t timeout_ms, const struct origin_asker *asker, void *user);
+/* done() will not be called.  How many connects were given up with it: nobody else wants them. */
+unsigned origin_dial_cancel(struct origin_dial *d);
+/* The pool is over: its connections go now, its users are told. */
 void origin_purge(struct origins *o, struct str pool);
-/* Closes up to n idle connections, the oldest first: descriptors are needed. */
+/* Closes up to n idle connections, the oldest first: descriptors or memory are needed. */
 void origin_trim(struct origins *o, unsigned n);
-/* Closes all idle ones. */
+/* Closes all idle ones, and from now on each when it gets idle. */
 void origin_drain(struct origins *o);
 unsigned origin_idle(const struct origins *o);
 unsigned origin_open(const struct origins *o);
+/* Of the open ones, those that speak HTTP/2. */
+unsigned origin_open_h2(const struct origins *o);
 /* Walks the pools: name, idle connections, users; for /debug. */
 void origin_each(const struct origins *o,
                  void (*each)(void *arg, struct str pool, unsigned idle, unsigned users),

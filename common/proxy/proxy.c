@@ -4,6 +4,7 @@
 
 #include "base/digest.h"
 #include "base/text.h"
+#include "net/opening.h"
 #include "proxy/exchange.h"
 
 enum { VIEW_METHOD_BYTES = 32, EBB_MS = 100 };
@@ -21,30 +22,77 @@ const char *xstate_text(enum xstate s)
 
 /* ---- clients */
 
-static void on_session_closed(void *user, struct session *s)
+static void client_gone(struct client *c)
 {
-    struct client *c = user;
-    (void)s;
     list_del(&c->link);
     c->p->nclients--;
     worker_bury(c->p->w, mem_free, c);
     proxy_check_drained(c->p);
 }
 
-static const struct session_events session_events = {exchange_accept, NULL, on_session_closed};
+static void on_became(void *user, struct session *s)
+{
+    struct client *c = user;
+    c->session = s;
+}
+
+static void on_session_closed(void *user, struct session *s)
+{
+    (void)s;
+    client_gone(user);
+}
+
+static const struct session_events session_events = {exchange_accept, NULL, on_became,
+                                                     on_session_closed};
+
+static void begin_session(struct client *c, struct conn *conn)
+{
+    struct proxy *p = c->p;
+    list_push(&p->clients, &c->link);
+    c->session = session_start(p->w, conn, &p->rules.client, &session_events, c);
+    if (p->draining) /* it waited in the queue while we closed the listener: served once, then
+                        closed */
+        c->session->ops->drain(c->session);
+}
+
+static void on_opened(void *user, struct conn *conn, enum why why)
+{
+    struct client *c = user;
+    c->opening = NULL;
+    list_del(&c->link);
+    if (conn) {
+        begin_session(c, conn);
+        return;
+    }
+    counter_add(&c->p->metrics->unopened, why != WHY_CLIENT_GONE);
+    client_gone(c);
+}
+
+static void begin_opening(struct client *c, struct conn *conn, const struct begin *begin)
+{
+    struct proxy *p = c->p;
+    struct opening_rules rules = {begin->proxy_header, begin->tls, p->rules.timeout_ms[X_HEAD]};
+    list_push(&p->openings, &c->link);
+    c->opening = opening_start(p->w, conn, &rules, on_opened, c);
+}
 
 void proxy_accept(void *user, struct conn *conn)
 {
     struct proxy *p = user;
+    const struct gate *gate = p->rules.gate;
     struct client *c = mem_new(sizeof *c);
+    struct pin *pin = pin_get(p->w);
+    struct begin begin = {0};
     counter_add(&p->metrics->connections, 1);
     c->p = p;
-    list_push(&p->clients, &c->link);
     p->nclients++;
-    c->session = h1_start(p->w, conn, true, &p->rules.client, &session_events, c);
-    if (p->draining) /* it waited in the queue while we closed the listener: served once, then
-                        closed */
-        c->session->ops->drain(c->session);
+    if (gate->begin)
+        begin = gate->begin(pin->snap, conn_info(conn));
+    if (begin.proxy_header || begin.tls)
+        begin_opening(c, conn, &begin);
+    else
+        begin_session(c, conn);
+    pin_put(p->w, pin);
 }
 
 /* Listeners go on accepting: who waits in a queue is not refused, and a health page that is not
@@ -54,7 +102,7 @@ bool proxy_overloaded(struct proxy *p, bool fresh)
     size_t cap = p->rules.max_memory, now = worker_held(p->w);
     if (cap == 0 || now <= cap / 8 * 7)
         return false;
-    origin_drain(p->origins);
+    origin_trim(p->origins, origin_idle(p->origins));
     return fresh || now > cap;
 }
 
@@ -81,6 +129,7 @@ void proxy_random(struct proxy *p, uint8_t out[16])
 }
 
 static void on_ebb(struct timer *t);
+static void on_late(struct timer *t);
 
 /* ---- life */
 
@@ -89,13 +138,16 @@ struct proxy *proxy_new(struct worker *w, const struct proxy_rules *rules)
     struct proxy *p = mem_new(sizeof *p);
     p->w = w;
     p->rules = *rules;
+    p->rules.origin.max_memory = rules->max_memory;
     p->rules.pools.limits = &p->rules.origin;
     p->origins = origins_new(w, &p->rules.pools);
     p->metrics = mem_new(sizeof *p->metrics);
+    list_init(&p->openings);
     list_init(&p->clients);
     for (int i = 0; i < XSTATES; i++)
         list_init(&p->state[i]);
     timer_init(&p->ebb, on_ebb);
+    timer_init(&p->late, on_late);
     worker_set(w, SLOT_PROXY, p);
     return p;
 }
@@ -118,8 +170,9 @@ void proxy_free(struct proxy *p)
 {
     if (!p)
         return;
-    assert(list_empty(&p->clients));
+    assert(list_empty(&p->clients) && list_empty(&p->openings));
     timer_clear(p->w, &p->ebb); /* set also where there was no listener */
+    timer_clear(p->w, &p->late);
     worker_set(p->w, SLOT_PROXY, NULL);
     origins_free(p->origins);
     free_histograms(&p->metrics->requests);
@@ -168,6 +221,21 @@ static void on_ebb(struct timer *t)
     proxy_check_drained(p);
 }
 
+static void close_openings(struct proxy *p)
+{
+    list_each(l, &p->openings)
+    {
+        struct client *c = container_of(l, struct client, link);
+        opening_cancel(c->opening);
+        client_gone(c);
+    }
+}
+
+static void on_late(struct timer *t)
+{
+    close_openings(container_of(t, struct proxy, late));
+}
+
 void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
 {
     p->draining = true;
@@ -176,6 +244,7 @@ void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
     for (unsigned i = 0; i < p->nlisteners; i++)
         listener_ebb(p->listeners[i]);
     timer_set(p->w, &p->ebb, EBB_MS);
+    timer_set(p->w, &p->late, EBB_MS + p->rules.client.drain_idle_ms);
     list_each(l, &p->clients)
     {
         struct client *c = container_of(l, struct client, link);
@@ -190,6 +259,7 @@ void proxy_cut(struct proxy *p)
     for (int i = 0; i < XSTATES; i++)
         list_each(l, &p->state[i])
             exchange_abort(container_of(l, struct exchange, link), WHY_DRAIN);
+    close_openings(p);
     list_each(l, &p->clients)
     {
         struct client *c = container_of(l, struct client, link);

@@ -36,6 +36,8 @@ struct proxy_metrics {
     struct request_metrics requests;
     struct counter ended[WHYS]; /* exchanges by reason */
     struct counter connections; /* accepted */
+    struct counter unopened;    /* ended by a PROXY header or TLS that failed, or took too long */
+    struct counter h2;          /* exchanges that came in over HTTP/2 */
     struct counter reused, dials, retries, bytes_in, bytes_out;
     struct counter overload; /* refused for memory or connections */
 };

@@ -5,7 +5,8 @@
 
 #include <assert.h>
 
-static void upstream_dial(struct exchange *x);
+#include "base/text.h"
+
 static const struct http_events up_events;
 
 /* ---- sending the request */
@@ -29,11 +30,12 @@ static void send_body(struct exchange *x, struct buf *b)
 }
 
 /* Everything the client has said so far goes out in one go. */
-static void send_request(struct exchange *x, struct http_stream *s, bool reused)
+static void send_request(struct exchange *x, const struct origin_got *got, bool reused)
 {
-    x->up = s;
+    struct http_stream *s = x->up = got->stream;
+    x->up_h2 = got->h2;
     x->reused = reused;
-    x->keep_replay = reused && !x->retried && x->request->protocol.n == 0;
+    x->keep_replay = !x->retried && x->request->protocol.n == 0;
     s->ev = &up_events;
     s->user = x;
     s->mem = &x->mem;
@@ -50,24 +52,22 @@ static void send_request(struct exchange *x, struct http_stream *s, bool reused)
     begin_wait(x);
 }
 
-static void tell_dialled(struct exchange *x, enum why why, int error)
+static void on_dialled(void *user, enum why why, int error, uint64_t took_us)
 {
+    struct exchange *x = user;
+    counter_add(&x->p->metrics->dials, 1);
     x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0,
-                              worker_now_us(x->p->w) - x->t_dial);
+                              took_us);
 }
 
-static void on_origin(void *user, struct http_stream *s, enum why why, int error)
+static void on_origin(void *user, const struct origin_got *got, enum why why)
 {
     struct exchange *x = user;
     x->dial = NULL;
-    tell_dialled(x, why, error);
-    if (s) {
-        send_request(x, s, false);
-        return;
-    }
-    if (why == WHY_OVERLOAD)
-        origin_trim(x->p->origins, 16); /* descriptors: idle connections give way */
-    exchange_fail(x, why, NULL);
+    if (got)
+        send_request(x, got, false);
+    else
+        exchange_fail(x, why, NULL);
 }
 
 static enum why on_allow(void *user, const struct sockaddr *addr)
@@ -76,13 +76,30 @@ static enum why on_allow(void *user, const struct sockaddr *addr)
     return x->p->rules.gate->allow_addr(&x->facts, &x->verdict, addr);
 }
 
-static void upstream_dial(struct exchange *x)
+static const struct origin_asker asker = {on_allow, on_dialled, on_origin};
+
+/* An extended CONNECT stands for the bodyless GET of a WebSocket and for nothing else (RFC 8441
+ * section 5). */
+static enum origin_need need_of(const struct exchange *x)
 {
-    counter_add(&x->p->metrics->dials, 1);
+    bool h2 = x->verdict.h2, whole = x->request_end && x->bytes_in == 0;
+    if (x->request->protocol.n == 0)
+        return h2 ? ORIGIN_H2 : ORIGIN_H1;
+    if (!whole || !str_ieq(x->request->protocol, STR("websocket")))
+        return ORIGIN_FRESH;
+    return h2 ? ORIGIN_H2_TUNNEL : ORIGIN_TUNNEL;
+}
+
+static void upstream_dial(struct exchange *x, const struct origin_want *want)
+{
     x->t_dial = worker_now_us(x->p->w);
     exchange_enter(x, X_DIAL);
-    x->dial = origin_dial(x->p->origins, x->verdict.pool, &x->verdict.to,
-                          x->p->rules.timeout_ms[X_DIAL], on_allow, on_origin, x);
+    x->dial = origin_dial(x->p->origins, want, x->p->rules.timeout_ms[X_DIAL], &asker, x);
+}
+
+static struct origin_want want_of(const struct exchange *x)
+{
+    return (struct origin_want){x->verdict.pool, x->verdict.to, need_of(x), false};
 }
 
 static void on_pool_ended(struct origin_user *u)
@@ -96,28 +113,32 @@ void upstream_begin(struct exchange *x)
     x->pool.ended = on_pool_ended;
     list_init(&x->pool.link);
     origin_join(x->p->origins, x->verdict.pool, &x->pool);
-    struct http_stream *s = NULL;
-    if (x->request->protocol.n == 0) /* an upgrade ends its connection anyway: a fresh one */
-        s = origin_reuse(x->p->origins, x->verdict.pool, &x->verdict.to);
-    if (!s) {
-        upstream_dial(x);
+    struct origin_want want = want_of(x);
+    struct origin_got got;
+    if (!origin_reuse(x->p->origins, &want, &got)) {
+        upstream_dial(x, &want);
         return;
     }
     counter_add(&x->p->metrics->reused, 1);
-    send_request(x, s, true);
+    send_request(x, &got, true);
 }
 
 /* ---- the retry */
 
+/* REFUSED: the origin has not begun with it, so that it does not matter what it is. */
 static bool may_retry(const struct exchange *x, enum why why)
 {
-    if (!x->reused || x->retried || x->up_spoke || !x->down)
-        return false;
-    if (why != WHY_ORIGIN_GONE && why != WHY_REFUSED)
+    if (x->retried || x->up_spoke || !x->down)
         return false;
     if (x->bytes_in > 0 && !x->keep_replay)
         return false;
-    return x->request->idempotent || why == WHY_REFUSED; /* REFUSED: not a byte of it had left */
+    return why == WHY_REFUSED || (why == WHY_ORIGIN_GONE && x->reused && x->request->idempotent);
+}
+
+static void forget_replay(struct exchange *x)
+{
+    x->keep_replay = false;
+    buf_clear(&x->replay);
 }
 
 /* The body so far goes again; what the client was credited for is not credited a second time. */
@@ -130,18 +151,28 @@ static void retry(struct exchange *x)
     x->recredit = x->replay.len - x->owed;
     x->owed = 0;
     buf_move_all(&x->pending, &x->replay);
-    upstream_dial(x);
+    struct origin_want want = want_of(x);
+    want.anew = true;
+    upstream_dial(x, &want);
 }
 
 /* ---- events of the origin's side */
+
+/* gRPC's own outcome: in the trailers, or in a head that is all there is. */
+static void note_grpc_status(struct exchange *x, const struct http_head *h)
+{
+    const struct str *value = head_get(h, STR("grpc-status"));
+    uint64_t n;
+    if (value && text_u64(*value, 999, &n))
+        x->grpc_status = (int)n;
+}
 
 static void up_head(void *user, struct http_head *head, bool end)
 {
     struct exchange *x = user;
     struct worker *w = x->p->w;
     x->up_spoke = true;
-    x->keep_replay = false;
-    buf_clear(&x->replay);
+    forget_replay(x);
     if (!x->down)
         return;
     if (head->status < 200 && head->protocol.n == 0) {
@@ -156,6 +187,7 @@ static void up_head(void *user, struct http_head *head, bool end)
     timer_clear(w, &x->cont);
     x->t_answer = worker_now_us(w);
     x->status = head->status;
+    note_grpc_status(x, head);
     x->tunnel = head->protocol.n > 0;
     x->up_end = end;
     x->request_end &= !x->tunnel; /* both directions are open again */
@@ -177,6 +209,7 @@ static void up_data(void *user, struct buf *b)
         x->up->ops->credit(x->up, n);
         return;
     }
+    x->unsent += b->len;
     x->down->ops->data(x->down, b);
 }
 
@@ -184,6 +217,8 @@ static void up_end(void *user, struct http_head *trailers)
 {
     struct exchange *x = user;
     x->up_end = true;
+    if (trailers)
+        note_grpc_status(x, trailers);
     exchange_hold(x);
     exchange_progress(x);
     if (x->down)
@@ -206,8 +241,11 @@ static void up_sent(void *user, size_t n)
     struct exchange *x = user;
     assert(n <= x->owed);
     x->owed -= n;
+    if (!x->reused && !x->up_h2)
+        forget_replay(x); /* its head has left: this connection cannot refuse it any more */
     exchange_progress(x);
     credit_client(x, n);
+    bulk_try(x, &x->bulk_up, n);
 }
 
 static void up_fault(void *user, const struct http_fault *fault)
@@ -216,16 +254,33 @@ static void up_fault(void *user, const struct http_fault *fault)
     (void)fault; /* server role only */
 }
 
+/* A tunnel whose origin has ended its direction and is lost now: what it said may still leave. */
+static bool half_lost(const struct exchange *x, enum why why)
+{
+    return why != WHY_OK && x->tunnel && x->up_end && !x->request_passed && x->down;
+}
+
 static void up_closed(void *user, enum why why)
 {
     struct exchange *x = user;
     x->up_spoke |= x->up->spoke; /* part of a head is an answer too */
+    bulk_stop(x);
     x->up = NULL;
     if (may_retry(x, why)) {
         retry(x);
         return;
     }
     upstream_drop(x, why);
+    if (half_lost(x, why) && x->unsent > 0) {
+        x->deaf = true;
+        x->why = why;
+        exchange_enter(x, X_CLOSING);
+        return;
+    }
+    if (half_lost(x, why)) {
+        exchange_abort(x, why);
+        return;
+    }
     if (why == WHY_OK || x->up_end) {
         exchange_check_over(x);
         return;
@@ -240,14 +295,13 @@ void upstream_drop(struct exchange *x, enum why why)
 {
     struct http_stream *up = x->up;
     struct origin_dial *dial = x->dial;
+    bulk_stop(x);
     x->up = NULL;
     x->dial = NULL;
     if (up)
         up->ops->cancel(up, why);
-    if (dial) {
-        origin_dial_cancel(dial);
-        tell_dialled(x, WHY_CLIENT_GONE, 0);
-    }
+    for (unsigned n = dial ? origin_dial_cancel(dial) : 0; n > 0; n--)
+        on_dialled(x, WHY_CLIENT_GONE, 0, worker_now_us(x->p->w) - x->t_dial);
     origin_leave(x->p->origins, &x->pool);
     size_t held = x->owed + x->pending.len;
     x->owed = 0;

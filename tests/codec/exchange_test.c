@@ -808,9 +808,13 @@ static void out_of_descriptors_makes_idle_connections_give_way(void **state)
     says(c, GET("/b/"));
     fake_dial_fail(fake_dial_first(rig.w), WHY_OVERLOAD, 24);
     settle();
-    refused(c, 503);
-    assert_true(is_closed(o));
+    assert_true(is_closed(o) && silent(c));
     assert_int_equal(idle_origins(), 0);
+    assert_true(waits_for_origin()); /* once more, now that there is one */
+    fake_dial_fail(fake_dial_first(rig.w), WHY_OVERLOAD, 24);
+    settle();
+    refused(c, 503);
+    assert_false(waits_for_origin());
 }
 
 struct fall {

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "harness/side.h"
+#include "http/websocket.h"
 
 /* ---- what is asked */
 
@@ -751,6 +753,125 @@ static void a_tunnel_may_end_one_way_and_go_on_the_other(void **state)
     done(&s);
 }
 
+/* ---- a handshake that came over HTTP/2 (WS-04) */
+
+static struct field version_13[] = {{TEXT("sec-websocket-version"), TEXT("13")},
+                                    {TEXT("origin"), TEXT("https://a")}};
+static const struct ask keyless = {
+    .head = {HEAD_OF("GET"), .protocol = TEXT("websocket"), .keyless = true}};
+static const struct ask keyless_13 = {.head = {HEAD_OF("GET"), .protocol = TEXT("websocket"),
+                                               .keyless = true, .fields = version_13,
+                                               .nfields = 2}};
+
+#define BEFORE_KEY "GET / HTTP/1.1\r\nhost: a\r\n"
+#define FIELDS_13 "sec-websocket-version: 13\r\norigin: https://a\r\n"
+#define ASKS "connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+/* The key in what was written; all around it must be `before` and `after`. */
+static struct str made_key(struct str written, const char *before, const char *after)
+{
+    size_t n = strlen(before) + strlen("sec-websocket-key: ");
+    char text[512];
+    assert_true(written.n >= n + WEBSOCKET_KEY_BYTES);
+    struct str key = str_head(str_skip(written, n), WEBSOCKET_KEY_BYTES);
+    snprintf(text, sizeof text, "%ssec-websocket-key: %.*s\r\n%s", before, STR_ARG(key), after);
+    assert_true(str_eq(written, str_of(text)));
+    return key;
+}
+
+static void a_handshake_over_http2_gets_a_fresh_key(void **state)
+{
+    (void)state;
+    struct scene s;
+    char first[WEBSOCKET_KEY_BYTES];
+    begin(&s, &keyless);
+    struct str key =
+        made_key(fake_written(s.x.c), BEFORE_KEY, "sec-websocket-version: 13\r\n" ASKS);
+    uint8_t bytes[WEBSOCKET_KEY_BYTES];
+    size_t n;
+    assert_true(text_base64(key, bytes, &n));
+    assert_int_equal(n, 16);
+    memcpy(first, key.p, sizeof first);
+    done(&s);
+    begin(&s, &keyless_13);
+    key = made_key(fake_written(s.x.c), BEFORE_KEY FIELDS_13, ASKS);
+    assert_memory_not_equal(first, key.p, sizeof first);
+    done(&s);
+}
+
+/* The answer's fields; %s stands for the right value. */
+struct grant {
+    const char *answer, *events;
+};
+
+static void run_grant(const struct cuts *cuts, void *arg, struct outcome *ret)
+{
+    const struct grant *g = arg;
+    struct scene s;
+    char accept[WEBSOCKET_ACCEPT_BYTES + 1] = {0}, text[1024];
+    begin(&s, &keyless);
+    websocket_accept(
+        made_key(fake_written(s.x.c), BEFORE_KEY, "sec-websocket-version: 13\r\n" ASKS), accept);
+    struct str rest = str_of(g->answer), piece;
+    size_t n = 0;
+    for (bool first = true; str_next(&rest, '%', &piece); first = false)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.*s", first ? "" : accept,
+                              STR_ARG(piece));
+    side_feed(&s.x, (struct str){text, n}, cuts);
+    tap_flush(side_tap(&s.x));
+    trace_line(&ret->events, "%s", trace_text(&s.x.trace));
+    done(&s);
+}
+
+static void the_answer_to_our_key_is_checked_and_ends_here(void **state)
+{
+    (void)state;
+#define GRANTED "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+    static const struct grant table[] = {
+        {GRANTED "Sec-WebSocket-Accept: %\r\nSec-WebSocket-Protocol: p\r\n\r\nframe",
+         "101 protocol=websocket {Sec-WebSocket-Protocol: p}\ndata frame\n"},
+        {GRANTED "A: 1\r\nsec-websocket-accept:%  \r\nB: 2\r\n\r\n",
+         "101 protocol=websocket {A: 1; B: 2}\n"},
+        {"HTTP/1.1 103 E\r\n\r\n" GRANTED "Sec-WebSocket-Accept: %\r\n\r\n",
+         "103\n101 protocol=websocket\n"},
+        {GRANTED "\r\n", BAD},
+        {GRANTED "Sec-WebSocket-Accept: \r\n\r\n", BAD},
+        {GRANTED "Sec-WebSocket-Accept: x%\r\n\r\n", BAD},
+        {GRANTED "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n", BAD},
+        {GRANTED "Sec-WebSocket-Accept: %\r\nSec-WebSocket-Accept: %\r\n\r\n", BAD},
+        {GRANTED "Sec-WebSocket-Accept: %\r\nSec-WebSocket-Accept: x\r\n\r\n", BAD},
+        {GRANTED "Sec-WebSocket-Accept: %, %\r\n\r\n", BAD},
+        /* over HTTP/2 it would look like a grant */
+        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", BAD},
+        {"HTTP/1.1 204 N\r\n\r\n", BAD},
+        {"HTTP/1.1 403 F\r\nContent-Length: 2\r\n\r\nno", "403 length=2\ndata no\nend\n" REUSED},
+        {"HTTP/1.1 302 F\r\nContent-Length: 0\r\n\r\n", "302 length=0 end\n" REUSED},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct outcome o;
+        char text[512];
+        same_however_cut(run_grant, (void *)(uintptr_t)&table[i], strlen(table[i].answer), &o);
+        snprintf(text, sizeof text, "%s\n", table[i].events);
+        if (strcmp(trace_text(&o.events), text) != 0)
+            print_error("in row %zu:\n", i);
+        assert_string_equal(trace_text(&o.events), text);
+        outcome_done(&o);
+    }
+}
+
+static void the_next_request_knows_nothing_of_the_key(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s, &keyless);
+    feed(&s, "HTTP/1.1 403 F\r\nContent-Length: 0\r\n\r\n");
+    ask(&s.x, &websocket);
+    feed(&s, SWITCH "a"); /* h1 to h1: what is there or not is between the ends */
+    tap_flush(side_tap(&s.x));
+    assert_events(&s, "403 length=0 end\n" REUSED "101 protocol=websocket\ndata a\n");
+    done(&s);
+}
+
 /* ---- each side reads what the other writes */
 
 static void what_a_client_writes_a_server_reads_the_same(void **state)
@@ -862,6 +983,9 @@ int main(void)
         cmocka_unit_test(a_large_body_reads_in_bulk_and_goes_back_afterwards),
         cmocka_unit_test(a_tunnel_may_end_one_way_and_go_on_the_other),
         cmocka_unit_test(chunks_of_every_size_come_whole),
+        cmocka_unit_test(a_handshake_over_http2_gets_a_fresh_key),
+        cmocka_unit_test(the_answer_to_our_key_is_checked_and_ends_here),
+        cmocka_unit_test(the_next_request_knows_nothing_of_the_key),
         cmocka_unit_test(what_a_client_writes_a_server_reads_the_same),
         cmocka_unit_test(what_a_server_writes_a_client_reads_the_same),
     };

@@ -1250,6 +1250,70 @@ static void what_comes_behind_a_handshake_is_the_tunnels(void **state)
     outcome_done(&o);
 }
 
+/* WS-04, the other way round */
+static void a_grant_that_came_over_http2_answers_the_clients_key(void **state)
+{
+    (void)state;
+    static struct field chat[] = {{{"sec-websocket-protocol", 22}, {"chat", 4}}};
+    static const struct {
+        const char *key_lines, *answer;
+        struct http_head head;
+    } rows[] = {
+        {"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+         "sec-websocket-protocol: chat\r\nsec-websocket-accept: "
+         "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n",
+         {.status = 101,
+          .length = -1,
+          .protocol = {"websocket", 9},
+          .keyless = true,
+          .fields = chat,
+          .nfields = 1}},
+        {"", "", {.status = 101, .length = -1, .protocol = {"websocket", 9}, .keyless = true}},
+        /* h1 to h1 nothing is made up */
+        {"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+         "",
+         {.status = 101, .length = -1, .protocol = {"websocket", 9}}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct scene s;
+        char text[512];
+        scene_init(&s, &silent);
+        snprintf(text, sizeof text,
+                 "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: "
+                 "websocket\r\n%s\r\n",
+                 rows[i].key_lines);
+        feed(&s, text);
+        tap_head(side_tap(&s.x), &rows[i].head, false);
+        fake_settle(s.w);
+        snprintf(text, sizeof text,
+                 "HTTP/1.1 101 Switching Protocols\r\n%sconnection: upgrade\r\nupgrade: "
+                 "websocket\r\n\r\n",
+                 rows[i].answer);
+        assert_output(&s, text);
+        scene_done(&s);
+    }
+}
+
+static void the_scheme_is_that_of_the_connection(void **state)
+{
+    (void)state;
+    for (int tls = 0; tls < 2; tls++) {
+        struct scene s;
+        scene_init(&s, &silent);
+        if (tls)
+            fake_tls(s.x.c, "http/1.1", "a");
+        assert_int_equal(s.x.s->running, 0);
+        feed(&s, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        const struct http_head *head = side_tap(&s.x)->head;
+        assert_true(str_eq(head->scheme, tls ? STR("https") : STR("http")));
+        assert_int_equal(s.x.s->running, 1);
+        tap_head(side_tap(&s.x), &(struct http_head){.status = 200, .length = 0}, true);
+        fake_settle(s.w);
+        assert_int_equal(s.x.s->running, 0);
+        scene_done(&s);
+    }
+}
+
 static void begin_tunnel(struct scene *s)
 {
     scene_init(s, &silent);
@@ -1394,6 +1458,8 @@ int main(void)
         cmocka_unit_test(sent_counts_the_body_and_not_its_framing),
         cmocka_unit_test(the_body_of_an_answer_to_head_is_dropped_with_credit),
         cmocka_unit_test(what_comes_behind_a_handshake_is_the_tunnels),
+        cmocka_unit_test(a_grant_that_came_over_http2_answers_the_clients_key),
+        cmocka_unit_test(the_scheme_is_that_of_the_connection),
         cmocka_unit_test(a_tunnel_may_end_one_way_and_go_on_the_other),
         cmocka_unit_test(a_tunnel_of_which_the_client_ended_first_still_brings_all),
         cmocka_unit_test(a_tunnel_has_half_a_window),

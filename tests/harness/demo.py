@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The demonstration behind scripts/demo: starts the gateway and what it leads to, shows requests with their answers and
-says of each whether it is what it should be.  Raw sockets, so that what is printed is what went over the wire.
+says of each whether it is what it should be.  Raw sockets and frames, so that what is printed is what went over the wire.
 """
 import argparse
 import base64
@@ -19,6 +19,12 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(ROOT / "tests/flow"), str(ROOT / "tests/suites/common")]
+import tlswire  # noqa: E402
+from h2wire import H2  # noqa: E402
+from wire import Ended, Failed, Late  # noqa: E402
+
 BESIDE = pathlib.Path("build") / "demo"  # as seen from ROOT, where everything is started
 STATE = ROOT / BESIDE
 PIDS = STATE / "pids.json"
@@ -164,6 +170,16 @@ def masked_frame(op, data):
     return bytes([0x80 | op]) + size + key + bytes(c ^ key[i & 3] for i, c in enumerate(data))
 
 
+class Tunnel:
+    """A stream of HTTP/2 read like a file."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def read(self, n):
+        return self.stream.take(n, n)
+
+
 def read_frame(f):
     op, size = f.read(2)
     if size == 126:
@@ -217,6 +233,34 @@ class Show:
             self.print_answer(r)
         return r
 
+    def h2(self, tls=False):
+        """An HTTP/2 connection to the gateway; TLS believes only the certificate of this run."""
+        s = socket.create_connection(("127.0.0.1", self.tls_port if tls else self.port), PATIENCE)
+        if tls:
+            s = tlswire.TlsSocket(s, tlswire.context(["h2", "http/1.1"], ca=str(STATE / "tls.pem")), DOMAIN, strict=True)
+            print(f"\n    {s.version()}, certificate of {DOMAIN} verified, ALPN chose {s.selected_alpn_protocol()}")
+        conn = H2(s)
+        conn.until(lambda: conn.peer, "SETTINGS")
+        return conn
+
+    def print_head(self, mark, pairs):
+        print("\n".join(f"    {mark} {n}: {v}" for n, v in pairs if mark == ">" or n[0] == ":" or n in SHOWN or mark == "<<"))
+
+    def ask_h2(self, conn, pairs, body=b"", show=True):
+        """One exchange → its stream, head, body, trailers as pairs."""
+        stream = conn.open(pairs, end=not body)
+        if show:
+            print()
+            self.print_head(">", pairs)
+        if body:
+            stream.send(body, end=True)
+        head = stream.next_head(0)
+        got = stream.read()
+        trailers = stream.heads[1] if len(stream.heads) > 1 else []
+        if show:
+            self.print_head("<", head)
+        return stream, dict(head), got, dict(trailers)
+
     def arrived(self, r, line):
         """Did this request line arrive in the sandbox?"""
         return r.status == 200 and f"\n{line} HTTP/1.1\n" in r.text
@@ -238,8 +282,11 @@ class Show:
         (STATE / "keys").touch(mode=0o600)
         (STATE / "keys").write_text("k=" + base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         self.token = secrets.token_urlsafe(12)
-        self.start_backend()
-        to = {"address": "127.0.0.1", "ports": {"3000": {"address": f"127.0.0.1:{self.backend_port}"}}}
+        self.backend_port = self.start_backend("sandbox", "demo_backend.py")
+        grpc_port = self.start_backend("grpc-sandbox", "demo_grpc.py")
+        self.make_certificate()
+        to = {"address": "127.0.0.1", "ports": {"3000": {"address": f"127.0.0.1:{self.backend_port}"},
+                                                "50051": {"address": f"127.0.0.1:{grpc_port}"}}}
         self.routes = {"open": to, "safe": {**to, "secureAccessToken": self.token}, "asleep": {**to, "state": "Paused"}}
         self.write_routes()
         for attempt in range(3):
@@ -248,22 +295,29 @@ class Show:
         print((STATE / "gateway.log").read_text()[-2000:])
         return False
 
-    def start_backend(self):
-        p = self.processes.start("sandbox", [sys.executable, str(ROOT / "tests/harness/demo_backend.py")])
+    def start_backend(self, name, script):
+        p = self.processes.start(name, [sys.executable, str(ROOT / "tests/harness" / script)])
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and p.poll() is None:
-            text = (STATE / "sandbox.log").read_text()
+            text = (STATE / f"{name}.log").read_text()
             if text.startswith("listening on ") and text.endswith("\n"):
-                self.backend_port = int(text.split()[2])
-                return
+                return int(text.split()[2])
             time.sleep(0.02)
-        raise RuntimeError("the demonstration's sandbox did not start, see build/demo/sandbox.log")
+        raise RuntimeError(f"the demonstration's {name} did not start, see build/demo/{name}.log")
+
+    def make_certificate(self):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+                        "-subj", f"/CN={DOMAIN}", "-addext", f"subjectAltName=DNS:{DOMAIN},DNS:*.{DOMAIN},DNS:localhost",
+                        "-keyout", str(STATE / "tls.key"), "-out", str(STATE / "tls.pem")],
+                       check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
 
     def start_gateway(self):
         self.port = free_port(28888)
         self.admin = free_port(28889, {self.port})
+        self.tls_port = free_port(28443, {self.port, self.admin})
         argv = [self.program, f"--routes={BESIDE / 'routes.json'}", f"--secure-access-keys-file={BESIDE / 'keys'}",
-                f"--base-domain={DOMAIN}", f"--port={self.port}", f"--admin-addr=127.0.0.1:{self.admin}"]
+                f"--base-domain={DOMAIN}", f"--port={self.port}", f"--tls-port={self.tls_port}", f"--tls-cert={BESIDE / 'tls.pem'}",
+                f"--tls-key={BESIDE / 'tls.key'}", f"--admin-addr=127.0.0.1:{self.admin}"]
         self.gateway = self.processes.start("gateway", argv)
         self.command = argv
         end = time.monotonic() + PATIENCE
@@ -353,8 +407,84 @@ class Show:
                 good = op == 8 and data[:2] == struct.pack(">H", 1000) and f.read(1) == b""
         self.check(good, "messages came back as they were, and the close code with them")
 
+    def http2_over_tls(self):
+        self.title("6. HTTP/2 over TLS")
+        conn = self.h2(tls=True)
+        try:
+            host = f"open-3000.{DOMAIN}"
+            pairs = [(":method", "GET"), (":scheme", "https"), (":path", "/files?page=2"), (":authority", host), ("cookie", "a=1"), ("cookie", "b=2")]
+            _, head, body, _ = self.ask_h2(conn, pairs)
+            text = body.decode()
+            print("    | " + text.rstrip().replace("\n", "\n    | "))
+            self.check(head[":status"] == "200" and "\nGET /files?page=2 HTTP/1.1\n" in text and "X-Forwarded-Proto: https" in text
+                       and "cookie: a=1; b=2" in text.lower(), "the sandbox, which speaks HTTP/1.1, gets it as that, the cookie's crumbs joined")
+        finally:
+            conn.close()
+
+    def http2_in_cleartext(self):
+        self.title("7. HTTP/2 in cleartext on the same port as HTTP/1.1 (h2c, by prior knowledge): 20 at once on one connection")
+        conn = self.h2()
+        try:
+            pairs = [(":method", "GET"), (":scheme", "http"), (":path", "/sandboxes/open/port/3000/events?n=3&ms=200"), (":authority", f"127.0.0.1:{self.port}")]
+            print()
+            self.print_head(">", pairs)
+            start = time.monotonic()
+            streams = [conn.open(pairs, end=True) for _ in range(20)]
+            bodies = {s.read() for s in streams}
+            took = time.monotonic() - start
+            self.print_head("<", streams[0].next_head(0))
+            for body in bodies:
+                print("    | " + body.decode().strip().replace("\n\n", "\n    | "))
+            self.check(len(bodies) == 1 and b"event 2" in bodies.pop() and all(s.whole for s in streams) and took < 5,
+                       f"20 event streams side by side, each of 0.4 s, were through after {took:.1f} s")
+        finally:
+            conn.close()
+
+    def grpc(self):
+        self.title("8. A gRPC call, over TLS: HTTP/2 to the sandbox as well, and its trailers come back")
+        conn = self.h2(tls=True)
+        try:
+            message = b"hello, gRPC"
+            pairs = [(":method", "POST"), (":scheme", "https"), (":path", "/demo.Echo/Say"), (":authority", f"open-50051.{DOMAIN}"),
+                     ("content-type", "application/grpc"), ("te", "trailers")]
+            stream, head, body, trailers = self.ask_h2(conn, pairs, b"\0" + struct.pack(">I", len(message)) + message)
+            print(f"    | message of {len(body) - 5} bytes: {body[5:].decode()}")
+            self.print_head("<<", trailers.items())
+            self.check(head[":status"] == "200" and body[5:] == message and trailers.get("grpc-status") == "0" and stream.whole,
+                       "the message, then grpc-status in trailers (<<)")
+        finally:
+            conn.close()
+
+    def web_socket_over_http2(self):
+        self.title("9. A WebSocket over HTTP/2 (RFC 8441), to a sandbox that knows only HTTP/1.1")
+        conn = self.h2(tls=True)
+        try:
+            self.check(conn.peer.get(8) == 1, "the gateway announces SETTINGS_ENABLE_CONNECT_PROTOCOL")
+            pairs = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "https"), (":path", "/ws"), (":authority", f"open-3000.{DOMAIN}"),
+                     ("sec-websocket-version", "13")]
+            print()
+            self.print_head(">", pairs)
+            stream = conn.open(pairs)
+            head = stream.next_head(0)
+            self.print_head("<", head)
+            good = dict(head)[":status"] == "200"
+            for text in (b"hello over HTTP/2", b"y" * 20000) if good else ():
+                stream.send(masked_frame(1, text))
+                op, data = read_frame(Tunnel(stream))
+                shown = [d.decode() if len(d) < 50 else f"{len(d)} bytes" for d in (text, data)]
+                print(f"    >> {shown[0]}\n    << {shown[1]}")
+                good = good and op == 1 and data == text
+            if good:
+                stream.send(masked_frame(8, struct.pack(">H", 1000)))
+                op, data = read_frame(Tunnel(stream))
+                print(f"    >> close 1000\n    << close {struct.unpack('>H', data[:2])[0]}")
+                good = op == 8 and stream.take() == b""
+            self.check(good, "messages came back as they were, through one stream of the connection")
+        finally:
+            conn.close()
+
     def errors(self):
-        self.title("6. Answers of the gateway itself, as text or as the client prefers")
+        self.title("10. Answers of the gateway itself, as text or as the client prefers")
         r = self.ask("/sandboxes/nobody/port/3000/")
         self.check(r.status == 404 and r.text.startswith("OpenSandbox Ingress: "), "unknown sandbox: 404, text")
         r = self.ask("/sandboxes/nobody/port/3000/", "Accept: application/json")
@@ -371,7 +501,7 @@ class Show:
         self.check(r.status == 502, "nobody listens in the sandbox: 502")
 
     def reload(self):
-        self.title("7. The route file is edited, the gateway goes on")
+        self.title("11. The route file is edited, the gateway goes on")
         path = "/sandboxes/new/port/3000/hello"
         r = self.ask(path)
         self.check(r.status == 404, "a sandbox that is not in the file yet")
@@ -397,7 +527,7 @@ class Show:
         self.write_routes()
 
     def admin_pages(self):
-        self.title("8. What operators look at: the admin listener")
+        self.title("12. What operators look at: the admin listener")
         with socket.create_connection(("127.0.0.1", self.admin), PATIENCE) as s:
             lines = ["GET /metrics HTTP/1.1", f"Host: 127.0.0.1:{self.admin}"]
             s.sendall(("\r\n".join([*lines, "Connection: close", "", ""])).encode())
@@ -409,7 +539,7 @@ class Show:
         self.check(r.status == 200 and wanted, "requests by method and status, for Prometheus")
 
     def drain(self):
-        self.title("9. SIGTERM: what runs is finished, nothing new begins")
+        self.title("13. SIGTERM: what runs is finished, nothing new begins")
         lines = ["GET /sandboxes/open/port/3000/events?n=4&ms=300 HTTP/1.1", f"Host: 127.0.0.1:{self.port}"]
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
             s.sendall(("\r\n".join([*lines, "", ""])).encode())
@@ -448,6 +578,8 @@ class Show:
     curl -N  {base}/sandboxes/open/port/3000/events
     curl -i  {base}/sandboxes/safe/port/3000/anything -H 'OpenSandbox-Secure-Access: {self.token}'
     curl -i  {base}{link['path']}/anything          (signed, for one hour)
+    curl -i  --http2-prior-knowledge '{base}/sandboxes/open/port/3000/anything'
+    curl -i  --cacert build/demo/tls.pem 'https://localhost:{self.tls_port}/sandboxes/open/port/3000/anything'
     curl -s  http://127.0.0.1:{self.admin}/metrics          also /readyz /debug/config /debug/exchanges /debug/pools
 
     in a browser:  {base}/sandboxes/open/port/3000/
@@ -471,11 +603,11 @@ class Show:
         print("    " + " \\\n        ".join(self.command))
         self.check(True, f"serving on port {self.port}; admin pages on 127.0.0.1:{self.admin}")
         scenes = [self.routes_by_path_header_and_host, self.access, self.signed, self.event_stream, self.web_socket,
-                  self.errors, self.reload, self.admin_pages]
+                  self.http2_over_tls, self.http2_in_cleartext, self.grpc, self.web_socket_over_http2, self.errors, self.reload, self.admin_pages]
         for scene in scenes if keep else [*scenes, self.drain]:
             try:
                 scene()
-            except (OSError, ValueError, subprocess.SubprocessError) as e:
+            except (OSError, ValueError, KeyError, subprocess.SubprocessError, Ended, Failed, Late) as e:
                 self.check(False, f"{type(e).__name__}: {e}")
         if keep:
             self.say_what_to_try()

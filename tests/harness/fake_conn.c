@@ -36,7 +36,7 @@ struct conn {
     enum why why;
     enum fake_end end;
     bool closing, told, attached, reading, paused, offer, eof, eof_told, finishing, flying, bulk,
-        in_event;
+        in_event, secured, shaking;
 
     void (*on_end)(void *user, enum fake_end end, enum why why);
     void *watcher;
@@ -168,6 +168,8 @@ static void enter(struct conn *c)
 
 static void offer(struct conn *c)
 {
+    if (c->shaking)
+        return; /* cipher text, so to speak */
     c->offer = false;
     if (c->in.len > 0 && !c->paused) {
         size_t before = c->in.len;
@@ -283,8 +285,21 @@ static void send_fin(struct conn *c)
     set_end(c, FAKE_FIN, WHY_OK);
 }
 
+static void shake(struct conn *c)
+{
+    c->shaking = false;
+    c->offer = true;
+    enter(c);
+    c->ev->ready(c->user);
+    c->in_event = false;
+}
+
 static void flush(struct conn *c)
 {
+    if (c->shaking)
+        shake(c);
+    if (c->closing)
+        return;
     for (int round = 0; round < ROUNDS; round++) {
         if (c->offer)
             offer(c);
@@ -303,6 +318,10 @@ static void flush(struct conn *c)
             continue;
         }
         assert(c->end == FAKE_UP); /* nothing may follow FIN */
+        if (c->wire_error) {       /* after a reset that nobody read a write fails */
+            begin_closing(c, FAKE_CLOSED, gone(c));
+            return;
+        }
         if (!kernel_takes(c)) {
             c->flying = true;
             return;
@@ -399,6 +418,18 @@ void fake_surplus(struct conn *c)
     c->info.surplus = true;
 }
 
+void fake_tls(struct conn *c, const char *alpn, const char *sni)
+{
+    c->info.tls = true;
+    c->info.alpn = str_of(alpn);
+    c->info.sni = str_of(sni);
+}
+
+bool fake_secured(const struct conn *c)
+{
+    return c->secured;
+}
+
 /* ---- conn.h */
 
 const struct conn_info *conn_info(const struct conn *c)
@@ -428,6 +459,22 @@ void conn_read(struct conn *c, bool on)
     }
     c->offer = true;
     mark(c);
+}
+
+void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to)
+{
+    assert(!c->told && c->attached && ctx && !c->secured);
+    (void)to;
+    if (c->closing)
+        return;
+    c->info.tls = c->secured = c->shaking = true;
+    mark(c);
+}
+
+void conn_set_peer(struct conn *c, const struct sockaddr *peer)
+{
+    assert(!c->told);
+    memcpy(&c->peer, peer, addr_len(peer));
 }
 
 void conn_bulk(struct conn *c, bool on)

@@ -50,6 +50,12 @@ size_t fake_lost(const struct conn *c);
 
 /* It came in over the connection limit. */
 void fake_surplus(struct conn *c);
+/* TLS is up, with this protocol ("h2", "http/1.1", or NULL: none) and, where it came in, this name
+ * (or NULL); bytes stay plain.  The texts must outlive c. */
+void fake_tls(struct conn *c, const char *alpn, const char *sni);
+/* Has conn_secure() been called?  TLS is then up, and ready() told, in the next turn, with what
+ * fake_tls() has said before or nothing. */
+bool fake_secured(const struct conn *c);
 
 /* Told of each change of fake_end(), in order with the events. */
 void fake_watch(struct conn *c, void (*on_end)(void *user, enum fake_end end, enum why why),

@@ -164,10 +164,20 @@ static void op_credit(struct http_stream *s, size_t n)
     in_operation--;
 }
 
+/* What the user may look at of a session, as it is now. */
+static void mirror(struct metered_session *m)
+{
+    m->pub.exchanges = m->real->exchanges;
+    m->pub.running = m->real->running;
+    m->pub.many = m->real->many;
+    m->pub.extended = m->real->extended;
+}
+
 static void over(struct metered *t)
 {
     t->over = true;
     t->session->alive--;
+    mirror(t->session);
     counts.streams_over[side(t)]++;
     worker_bury(t->session->pub.w, mem_free, t);
 }
@@ -181,7 +191,8 @@ static void op_cancel(struct http_stream *s, enum why why)
     in_operation--;
 }
 
-static const struct http_ops metered_ops = {op_head, op_data, op_end, op_credit, op_cancel};
+static const struct http_ops metered_ops = {op_head,   op_data, op_end, op_credit,
+                                            op_cancel, NULL,    NULL};
 
 /* ---- events: of the wire, to the user */
 
@@ -204,6 +215,13 @@ static void on_head(void *user, struct http_head *h, bool end)
     t->pub.ev->head(t->pub.user, h, end);
 }
 
+/* One of many may have a window that has grown. */
+static size_t window_of(const struct metered *t)
+{
+    const struct http_limits *l = t->session->pub.limits;
+    return t->session->pub.many && l->window_max > l->window ? l->window_max : l->window;
+}
+
 static void on_data(void *user, struct buf *b)
 {
     struct metered *t = told(user);
@@ -211,7 +229,7 @@ static void on_data(void *user, struct buf *b)
     pass(&t->in, b->len);
     t->received += b->len;
     counts.received[side(t)] += b->len;
-    assert(!t->fault && held <= t->session->pub.limits->window);
+    assert(!t->fault && held <= window_of(t));
     if (held > counts.most_held[side(t)])
         counts.most_held[side(t)] = held;
     t->pub.ev->data(t->pub.user, b);
@@ -247,7 +265,9 @@ static void on_closed(void *user, enum why why)
 {
     struct metered *t = told(user);
     assert((unsigned)why < WHYS);
-    assert(why != WHY_OK || (t->out.end && t->sent == t->given));
+    /* an origin that has answered may do without the rest (RFC 9113 section 8.1) */
+    bool early = !t->session->pub.server && t->session->pub.many && t->in.end;
+    assert(why != WHY_OK || early || (t->out.end && t->sent == t->given));
     assert(why != WHY_OK || t->session->pub.server || t->in.end);
     over(t);
     t->pub.ev->closed(t->pub.user, why);
@@ -284,7 +304,8 @@ static bool session_open(struct session *s, struct http_stream **ret)
     in_operation++;
     bool ok = m->real->ops->open(m->real, &real);
     in_operation--;
-    assert(!ok || m->alive == 0);
+    mirror(m);
+    assert(!ok || m->alive == 0 || m->pub.many);
     if (ok)
         *ret = &wrap(m, real)->pub;
     return ok;
@@ -312,9 +333,9 @@ static void on_accept(void *user, struct session *s, struct http_stream *real)
 {
     struct metered_session *m = user;
     (void)s;
-    assert(in_operation == 0 && m->alive == 0);
+    mirror(m);
+    assert(in_operation == 0 && (m->alive == 0 || m->pub.many));
     struct metered *t = wrap(m, real);
-    m->pub.exchanges = m->real->exchanges;
     m->ev->accept(m->user, &m->pub, &t->pub);
     real->mem = t->pub.mem;
     assert(t->pub.ev && real->mem);
@@ -324,7 +345,8 @@ static void on_idle(void *user, struct session *s)
 {
     struct metered_session *m = user;
     (void)s;
-    assert(in_operation == 0 && m->alive == 0 && !m->pub.server);
+    mirror(m);
+    assert(in_operation == 0 && (m->alive == 0 || m->pub.many) && !m->pub.server);
     m->ev->idle(m->user, &m->pub);
 }
 
@@ -338,25 +360,47 @@ static void on_session_closed(void *user, struct session *s)
     worker_bury(m->pub.w, mem_free, m);
 }
 
-static const struct session_events metered_session_events = {on_accept, on_idle, on_session_closed};
+static const struct session_events metered_session_events = {on_accept, on_idle, NULL,
+                                                             on_session_closed};
 
-struct session *__real_h1_start(struct worker *w, struct conn *conn, bool server,
-                                const struct http_limits *limits, const struct session_events *ev,
-                                void *user);
-struct session *__wrap_h1_start(struct worker *w, struct conn *conn, bool server,
-                                const struct http_limits *limits, const struct session_events *ev,
-                                void *user);
-struct session *__wrap_h1_start(struct worker *w, struct conn *conn, bool server,
-                                const struct http_limits *limits, const struct session_events *ev,
-                                void *user)
+typedef struct session *start(struct worker *w, struct conn *conn, bool server,
+                              const struct http_limits *limits, const struct session_events *ev,
+                              void *user);
+
+static struct session *metered_start(start *real, struct worker *w, struct conn *conn, bool server,
+                                     const struct http_limits *limits,
+                                     const struct session_events *ev, void *user)
 {
     struct metered_session *m = mem_new(sizeof *m);
     m->ev = ev;
     m->user = user;
     counts.sessions[server ? 0 : 1]++;
     in_operation++;
-    m->real = __real_h1_start(w, conn, server, limits, &metered_session_events, m);
+    m->real = real(w, conn, server, limits, &metered_session_events, m);
     in_operation--;
-    m->pub = (struct session){&metered_session_ops, ev, user, conn, w, limits, server, 0};
+    m->pub = (struct session){.ops = &metered_session_ops,
+                              .ev = ev,
+                              .user = user,
+                              .conn = conn,
+                              .w = w,
+                              .limits = limits,
+                              .server = server};
+    mirror(m);
     return &m->pub;
+}
+
+start __real_h1_start, __wrap_h1_start, __real_h2_start, __wrap_h2_start;
+
+struct session *__wrap_h1_start(struct worker *w, struct conn *conn, bool server,
+                                const struct http_limits *limits, const struct session_events *ev,
+                                void *user)
+{
+    return metered_start(__real_h1_start, w, conn, server, limits, ev, user);
+}
+
+struct session *__wrap_h2_start(struct worker *w, struct conn *conn, bool server,
+                                const struct http_limits *limits, const struct session_events *ev,
+                                void *user)
+{
+    return metered_start(__real_h2_start, w, conn, server, limits, ev, user);
 }

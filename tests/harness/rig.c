@@ -9,6 +9,7 @@
 enum { WINDOW = 65536 };
 
 static const struct gate rig_gate;
+static struct rig *the_rig; /* of this program: there is one at a time */
 
 #define LIMITS                                                                               \
     {                                                                                        \
@@ -41,6 +42,17 @@ static struct str first_segment(struct str path)
     return segment;
 }
 
+static struct rig *rig_of(struct worker *w)
+{
+    return worker_get(w, SLOT_PRODUCT);
+}
+
+static struct begin begin(const struct snapshot *snap, const struct conn_info *client)
+{
+    assert(snap && client->peer);
+    return the_rig->begin;
+}
+
 static void decide(const struct facts *f, struct arena *a, struct verdict *v)
 {
     struct str pool = first_segment(f->head->path), host = STR("h");
@@ -71,6 +83,7 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
     v->head = head;
     v->to = (struct dial_to){host, 80};
     v->pool = pool;
+    v->h2 = pool.n > 1 && pool.p[pool.n - 1] == '2';
 }
 
 static enum why allow_addr(const struct facts *f, const struct verdict *v,
@@ -118,12 +131,8 @@ static void failed(const struct facts *f, enum why why, enum stage stage,
 static void describe(const struct facts *f, const struct verdict *v, struct log_line *l)
 {
     (void)v;
+    assert(!f->client); /* its connection may be gone */
     log_str(l, "path", f->head->path);
-}
-
-static struct rig *rig_of(struct worker *w)
-{
-    return worker_get(w, SLOT_PRODUCT);
 }
 
 static void judged(struct worker *w, const struct facts *f, const struct verdict *v,
@@ -146,6 +155,7 @@ static void dialled(struct worker *w, const struct verdict *v, enum why why, int
 }
 
 static const struct gate rig_gate = {
+    .begin = begin,
     .decide = decide,
     .allow_addr = allow_addr,
     .answer = answer,
@@ -159,19 +169,17 @@ static const struct gate rig_gate = {
 
 /* ---- the log: what the proxy says ends here (--wrap=log_end, --wrap=log_on) */
 
-static struct rig *logging; /* the rig of this program; there is one at a time */
-
 bool __wrap_log_on(enum log_level level);
 bool __wrap_log_on(enum log_level level)
 {
     (void)level;
-    return logging != NULL;
+    return the_rig != NULL;
 }
 
 void __wrap_log_end(struct log_line *l);
 void __wrap_log_end(struct log_line *l)
 {
-    struct rig *r = logging;
+    struct rig *r = the_rig;
     assert(r && l->n > 0);
     r->nlines++;
     if (!r->quiet)
@@ -212,7 +220,7 @@ void rig_init(struct rig *r, const struct proxy_rules *rules)
     r->snap = snapshot_build(&set, &maker, NULL, NULL);
     worker_adopt(r->w, r->snap);
     r->p = proxy_new(r->w, &own);
-    logging = r;
+    the_rig = r;
     log_set_level(LOG_INFO);
 }
 
@@ -225,10 +233,16 @@ void rig_keep(struct rig *r, struct conn *c)
     r->conns[r->nconns++] = c;
 }
 
-struct conn *rig_client(struct rig *r)
+struct conn *rig_conn(struct rig *r)
 {
     struct conn *c = fake_new(r->w, true);
     rig_keep(r, c);
+    return c;
+}
+
+struct conn *rig_client(struct rig *r)
+{
+    struct conn *c = rig_conn(r);
     proxy_accept(r->p, c);
     fake_settle(r->w);
     return c;
@@ -236,8 +250,7 @@ struct conn *rig_client(struct rig *r)
 
 struct conn *rig_surplus(struct rig *r)
 {
-    struct conn *c = fake_new(r->w, true);
-    rig_keep(r, c);
+    struct conn *c = rig_conn(r);
     fake_surplus(c);
     proxy_accept(r->p, c);
     fake_settle(r->w);
@@ -307,5 +320,5 @@ void rig_done(struct rig *r)
     snapshot_unref(r->snap);
     trace_done(&r->judged);
     trace_done(&r->lines);
-    logging = NULL;
+    the_rig = NULL;
 }

@@ -2,9 +2,10 @@
  * origins, under a gate made for tests.
  *
  * The gate goes by the path: "/POOL/…" is forwarded to host "h" in that pool, "/POOL@HOST/…" to
- * another host of it; "/local" is answered with a page, "/refuse" with a 403.  Host "denied" is an
- * address that may not be dialled.  An answer gets the field "x-gate: 1".  What the gate is told
- * and every access line become lines of a text. */
+ * another host of it; a pool whose name ends with 2 is spoken to in HTTP/2; "/local" is answered
+ * with a page, "/refuse" with a 403.  Host "denied" is an address that may not be dialled.  An
+ * answer gets the field "x-gate: 1".  What the gate is told and every access line become lines of a
+ * text. */
 #ifndef HARNESS_RIG_H
 #define HARNESS_RIG_H
 
@@ -20,7 +21,8 @@ struct rig {
     struct trace judged; /* "judged forward", "dialled ok", … */
     struct trace lines;  /* access lines */
     unsigned nlines;
-    bool quiet; /* the texts are not kept */
+    struct begin begin; /* of the next clients */
+    bool quiet;         /* the texts are not kept */
     void (*on_line)(struct rig *r, struct str line);
     void *user;
     struct conn **conns; /* all there were */
@@ -39,6 +41,8 @@ void rig_done(struct rig *r);
 /* A client's connection, and one that is over the limit. */
 struct conn *rig_client(struct rig *r);
 struct conn *rig_surplus(struct rig *r);
+/* A client's connection that is not accepted yet: proxy_accept() is the test's. */
+struct conn *rig_conn(struct rig *r);
 /* The dial that has waited longest comes up; NULL: none waits, or its address is not allowed. */
 struct conn *rig_origin(struct rig *r);
 /* The rig frees it at the end. */

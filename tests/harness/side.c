@@ -9,21 +9,46 @@
 const struct http_limits side_limits = {.max_head_bytes = 8192,
                                         .window = 1024,
                                         .keep_alive_ms = 60000,
+                                        .head_ms = 20000,
                                         .linger_ms = 5000,
                                         .drain_idle_ms = 2000};
+const struct http_limits side_h2_limits = {.max_head_bytes = 8192,
+                                           .window = 65536,
+                                           .window_max = 262144,
+                                           .max_streams = 50,
+                                           .max_resets = 20,
+                                           .max_control = 100,
+                                           .keep_alive_ms = 60000,
+                                           .linger_ms = 5000,
+                                           .drain_idle_ms = 2000};
 
 static unsigned taps(const struct side *x)
 {
     return x->n < SIDE_STREAMS ? x->n : SIDE_STREAMS;
 }
 
+static bool many(const struct side *x)
+{
+    return x->kind == H2_SERVER || x->kind == H2_CLIENT;
+}
+
 static struct tap *begin(struct side *x, struct http_stream *s, bool server)
 {
     struct tap *t = &x->taps[x->n % SIDE_STREAMS];
-    if (x->n >= SIDE_STREAMS)
+    if (x->n >= SIDE_STREAMS) {
+        assert(t->over || t->cancelled);
         tap_done(t);
+    }
     x->n++;
-    tap_init(t, &x->trace, x->w, s, x->limits.window, x->user, x->context);
+    size_t window = x->limits.window;
+    if (many(x) && x->limits.window_max > window)
+        window = x->limits.window_max;
+    tap_init(t, &x->trace, x->w, s, window, x->user, x->context);
+    if (many(x)) {
+        char *prefix = x->prefixes[x->n % SIDE_STREAMS];
+        snprintf(prefix, sizeof x->prefixes[0], "%u ", x->n);
+        t->prefix = prefix;
+    }
     t->server = server;
     t->hold = x->hold;
     t->got_final = x->kind == RAW_CLIENT; /* the far side of a tunnel has no head */
@@ -34,8 +59,8 @@ static void on_accept(void *user, struct session *s, struct http_stream *stream)
 {
     struct side *x = user;
     assert(x->s == s || !x->s);
-    assert(x->n == 0 || side_tap(x)->over || side_tap(x)->cancelled);
-    trace_line(&x->trace, "accept");
+    assert(many(x) || x->n == 0 || side_tap(x)->over || side_tap(x)->cancelled);
+    trace_line(&x->trace, many(x) ? "%u accept" : "accept", x->n + 1);
     begin(x, stream, true);
 }
 
@@ -59,15 +84,15 @@ static void on_closed(void *user, struct session *s)
     x->s = NULL;
 }
 
-static const struct session_events events = {on_accept, on_idle, on_closed};
+static const struct session_events events = {on_accept, on_idle, NULL, on_closed};
 
 static void on_end(void *user, enum fake_end end, enum why why)
 {
     static const char *const names[] = {"up", "fin", "close", "reset"};
     struct side *x = user;
-    if (x->n > 0)
-        tap_flush(side_tap(x));
-    bool all = x->kind != H1_CLIENT || (x->n > 0 && side_tap(x)->tunnel);
+    for (unsigned i = 0; i < taps(x); i++)
+        tap_flush(&x->taps[i]);
+    bool all = (x->kind != H1_CLIENT && x->kind != H2_CLIENT) || (x->n > 0 && side_tap(x)->tunnel);
     assert(why != WHY_OK || !all || fake_lost(x->c) == 0); /* a good end loses nothing */
     if (end == FAKE_FIN)
         trace_line(&x->trace, "conn fin");
@@ -78,10 +103,13 @@ static void on_end(void *user, enum fake_end end, enum why why)
 void side_init(struct side *x, struct worker *w, enum side_kind kind,
                const struct http_limits *limits, const struct tap_user *user, void *context)
 {
-    bool server = kind == H1_SERVER || kind == RAW_SERVER;
+    bool server = kind == H1_SERVER || kind == RAW_SERVER || kind == H2_SERVER;
+    bool h2 = kind == H2_SERVER || kind == H2_CLIENT;
     *x = (struct side){.kind = kind,
                        .w = w,
-                       .limits = limits ? *limits : side_limits,
+                       .limits = limits ? *limits
+                                 : h2   ? side_h2_limits
+                                        : side_limits,
                        .user = user,
                        .context = context};
     trace_init(&x->trace);
@@ -89,6 +117,8 @@ void side_init(struct side *x, struct worker *w, enum side_kind kind,
     fake_watch(x->c, on_end, x);
     if (kind == H1_SERVER || kind == H1_CLIENT)
         x->s = h1_start(w, x->c, server, &x->limits, &events, x);
+    else if (h2)
+        x->s = h2_start(w, x->c, server, &x->limits, &events, x);
     else
         x->s = raw_start(w, x->c, server, STR("10.0.0.1:443"), &x->limits, &events, x);
 }
@@ -111,6 +141,12 @@ struct tap *side_tap(struct side *x)
 {
     assert(x->n > 0);
     return &x->taps[(x->n - 1) % SIDE_STREAMS];
+}
+
+struct tap *side_stream(struct side *x, unsigned n)
+{
+    assert(n > 0 && n <= x->n && x->n - n < SIDE_STREAMS);
+    return &x->taps[(n - 1) % SIDE_STREAMS];
 }
 
 struct tap *side_open(struct side *x)

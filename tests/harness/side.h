@@ -6,9 +6,9 @@
 #include "harness/fake_conn.h"
 #include "harness/trace.h"
 
-enum side_kind { H1_SERVER, H1_CLIENT, RAW_SERVER, RAW_CLIENT };
+enum side_kind { H1_SERVER, H1_CLIENT, RAW_SERVER, RAW_CLIENT, H2_SERVER, H2_CLIENT };
 
-enum { SIDE_STREAMS = 16 };
+enum { SIDE_STREAMS = 64 };
 
 struct side {
     enum side_kind kind;
@@ -22,12 +22,14 @@ struct side {
     bool hold; /* taps begin with this */
     void (*on_idle)(struct side *x);
     struct tap taps[SIDE_STREAMS]; /* the last ones */
-    unsigned n;                    /* streams so far */
+    char prefixes[SIDE_STREAMS][12];
+    unsigned n; /* streams so far */
     unsigned idles;
 };
 
-/* Heads of 8 KiB, a window of 1 KiB, 60 s idle, 5 s linger, 2 s drain. */
-extern const struct http_limits side_limits;
+/* Heads of 8 KiB, a window of 1 KiB, 60 s idle, 5 s linger, 2 s drain; h2: a window of 64 KiB that
+ * grows to 256. */
+extern const struct http_limits side_limits, side_h2_limits;
 
 /* limits: NULL for side_limits. */
 void side_init(struct side *x, struct worker *w, enum side_kind kind,
@@ -36,6 +38,8 @@ void side_init(struct side *x, struct worker *w, enum side_kind kind,
 void side_done(struct side *x);
 /* The stream that was begun last. */
 struct tap *side_tap(struct side *x);
+/* The one that was begun as number n, from 1 on; only the last ones are kept. */
+struct tap *side_stream(struct side *x, unsigned n);
 /* Client role: NULL, if the session has no room. */
 struct tap *side_open(struct side *x);
 

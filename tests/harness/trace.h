@@ -20,6 +20,8 @@ struct trace {
 void trace_init(struct trace *t);
 void trace_done(struct trace *t);
 void trace_line(struct trace *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Bytes as they are. */
+void trace_add(struct trace *t, struct str bytes);
 /* Terminated. */
 const char *trace_text(const struct trace *t);
 void trace_clear(struct trace *t);

@@ -216,6 +216,7 @@ static void defaults_are_those_of_the_contract(void **state)
         {"tls-key", ""},
         {"tls-cert-dir", ""},
         {"tls-client-ca", ""},
+        {"tls-ticket-keys-file", ""},
         {"proxy-protocol", "false"},
         {"backend-protocol", "auto"},
         {"forward-api-key", "false"},
@@ -235,6 +236,9 @@ static void defaults_are_those_of_the_contract(void **state)
         {"backend-idle-timeout", "1m30s"},
         {"backend-idle-max", "64"},
         {"max-head-bytes", "1MiB"},
+        {"h2-max-streams", "256"},
+        {"h2-max-resets", "200"},
+        {"h2-max-control-frames", "1000"},
         {"max-connections", "0"},
         {"max-memory", "0"},
         {"OPENSANDBOX_SECURE_ACCESS_KEYS", ""},
@@ -314,6 +318,14 @@ static void wrong_settings_are_refused_by_name(void **state)
         {"--tls-port=443 --tls-cert=/nowhere/c --tls-key=KEYS", "tls-cert: /nowhere/c: No such"},
         {"--tls-port=443 --tls-cert-dir=/nowhere", "tls-cert-dir: /nowhere: No such"},
         {"--tls-port=443 --tls-cert-dir=/tmp --tls-client-ca=/nowhere/a", "tls-client-ca: "},
+        {"--tls-port=443 --tls-cert-dir=/tmp --tls-ticket-keys-file=/nowhere/a",
+         "tls-ticket-keys-file: /nowhere/a: No such"},
+        {"--tls-port=443 --tls-cert=KEYS, --tls-key=KEYS,", "tls-cert: "},
+        {"--proxy-protocol", "proxy-protocol: needs trusted-proxies"},
+        {"--proxy-protocol --trusted-proxies=", "proxy-protocol: needs trusted-proxies"},
+        {"--h2-max-streams=0", "h2-max-streams: "},
+        {"--h2-max-resets=0", "h2-max-resets: "},
+        {"--h2-max-control-frames=0", "h2-max-control-frames: "},
         {"--admin-token-file=/nowhere/t", "admin-token-file: /nowhere/t: No such"},
         {"--admin-token-file=BLANK", "admin-token-file: the file is blank"},
         {"--provider-type=fast-sandbox", "fastpath-endpoint: "},
@@ -367,10 +379,12 @@ static void good_settings_are_taken(void **state)
         "--base-domain=gw.test.",
         "--base-domain=localhost",
         "--drain-timeout=0",
-        "--tls-cert=/nowhere/c", /* off: not looked at */
+        "--tls-cert=/nowhere/c --tls-ticket-keys-file=/nowhere/k", /* off: not looked at */
+        "--proxy-protocol --trusted-proxies=10.0.0.0/8",
         "--lifecycle-url=nonsense",
         "--activity-redis-dsn=nonsense --renew-intent-redis-dsn=nonsense",
-        "--tls-port=443 --tls-cert=KEYS --tls-key=KEYS --tls-client-ca=KEYS",
+        "--tls-port=443 --tls-cert=KEYS --tls-key=KEYS --tls-client-ca=KEYS "
+        "--tls-ticket-keys-file=KEYS",
         "--provider-type=fast-sandbox --fastpath-endpoint=[fd00::1]:9000 "
         "--secure-access-keys=a=AAEC",
         "--fastpath-endpoint=fp:9000 --secure-access-keys-file=KEYS --wake-enabled",
@@ -460,13 +474,6 @@ static void parts_that_are_not_there_refuse_a_start(void **state)
         {"--routes=r --renew-intent-enabled", "renew-intent-enabled: "},
         {"--routes=r --activity-enabled", "activity-enabled: "},
         {"--routes=r --fastpath-endpoint=f:1 --secure-access-keys=a=AAEC", "fastpath-endpoint: "},
-        {"--routes=r --tls-port=443 --tls-cert-dir=/tmp", "tls-port: "},
-        {"--routes=r --tls-cert=x", "tls-cert: "},
-        {"--routes=r --tls-key=x", "tls-key: "},
-        {"--routes=r --tls-cert-dir=x", "tls-cert-dir: "},
-        {"--routes=r --tls-client-ca=x", "tls-client-ca: "},
-        {"--routes=r --proxy-protocol", "proxy-protocol: "},
-        {"--routes=r --backend-protocol=h2c", "backend-protocol=h2c: "},
         {"--routes=r --admin-token-file=KEYS", "admin-token-file: "},
         {"--routes=r --max-connections-per-sandbox=1", "max-connections-per-sandbox: "},
         {"--routes=r --rate-limit-per-sandbox=1", "rate-limit-per-sandbox: "},
@@ -478,7 +485,9 @@ static void parts_that_are_not_there_refuse_a_start(void **state)
         if (!str_starts(missing, str_of(cases[i].named)))
             fail_msg("%s: %.*s", cases[i].words, STR_ARG(missing));
     }
-    assert_true(judge(f, "--routes=r --backend-protocol=h1 --secure-access-keys=a=AAEC"));
+    assert_true(judge(f, "--routes=r --backend-protocol=h2c --secure-access-keys=a=AAEC "
+                         "--tls-port=443 --tls-cert-dir=/tmp --proxy-protocol "
+                         "--trusted-proxies=::1"));
     assert_int_equal(ingress_settings_missing(&f->s, &f->a).n, 0);
 }
 
@@ -487,16 +496,15 @@ static void odd_settings_are_warned_of(void **state)
     struct fixture *f = *state;
     static const char wake[] = "--fastpath-endpoint=f:1 --secure-access-keys=a=AAEC --wake-enabled";
     char words[200];
-    snprintf(words, sizeof words, "%s --wake-park-budget=2s --proxy-protocol", wake);
+    snprintf(words, sizeof words, "%s --wake-park-budget=2s", wake);
     assert_true(judge(f, words));
     struct str lines = ingress_settings_warnings(&f->s, &f->a), line;
     assert_true(str_next(&lines, '\n', &line) && str_starts(line, STR("wake-park-budget: ")));
-    assert_true(str_next(&lines, '\n', &line) && str_starts(line, STR("proxy-protocol: ")));
     assert_false(str_next(&lines, '\n', &line));
     snprintf(words, sizeof words, "%s --wake-park-budget=2001ms", wake);
     assert_true(judge(f, words));
     assert_int_equal(ingress_settings_warnings(&f->s, &f->a).n, 0);
-    assert_true(judge(f, "--wake-park-budget=1ms --proxy-protocol --trusted-proxies=::1"));
+    assert_true(judge(f, "--wake-park-budget=1ms"));
     assert_int_equal(ingress_settings_warnings(&f->s, &f->a).n, 0);
 }
 

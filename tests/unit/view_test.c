@@ -1,21 +1,24 @@
-/* view_test.c — settings compiled: modes, lists, own listeners, local addresses, the key ring and
- * its reload. */
+/* view_test.c — settings compiled: modes, lists, own listeners, local addresses, the key ring,
+ * certificates and ticket keys, and their reload. */
 #include "ingress/view.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "conf/sources.h"
+#include "harness/pems.h"
 
 struct fixture {
     struct arena a;
     struct ingress_settings s;
     struct snapshot *snap;
     struct str error;
-    char keys[64];
+    char keys[64], dir[64], crt[80], key[80], tickets[80];
 };
 
 static const char *no_variables(const char *name)
@@ -38,6 +41,13 @@ static int setup(void **state)
     f = (struct fixture){0};
     arena_init(&f.a, NULL, 0);
     snprintf(f.keys, sizeof f.keys, "/tmp/view_test.%d.keys", (int)getpid());
+    snprintf(f.dir, sizeof f.dir, "/tmp/view_test.%d.pairs", (int)getpid());
+    snprintf(f.crt, sizeof f.crt, "%s/a.crt", f.dir);
+    snprintf(f.key, sizeof f.key, "%s/a.key", f.dir);
+    snprintf(f.tickets, sizeof f.tickets, "%s/tickets", f.dir);
+    mkdir(f.dir, 0700);
+    write_file(f.crt, PEM_ONE_CRT);
+    write_file(f.key, PEM_ONE_KEY);
     *state = &f;
     return 0;
 }
@@ -47,11 +57,16 @@ static int teardown(void **state)
     struct fixture *f = *state;
     snapshot_unref(f->snap);
     unlink(f->keys);
+    unlink(f->crt);
+    unlink(f->key);
+    unlink(f->tickets);
+    rmdir(f->dir);
     arena_done(&f->a);
     return 0;
 }
 
-/* Up to three flags, NULL: none; "--k" stands for the fixture's key file. */
+/* Up to three flags, NULL: none; "--k" and "--d" stand for the fixture's key file and its folder of
+ * pairs, "--t" for its ticket keys. */
 static const struct ingress_view *view(struct fixture *f, const char *one, const char *two,
                                        const char *three)
 {
@@ -62,9 +77,17 @@ static const struct ingress_view *view(struct fixture *f, const char *one, const
     for (int i = 0; i < 3; i++) {
         if (!given[i])
             continue;
-        bool keys = strcmp(given[i], "--k") == 0;
+        bool keys = strcmp(given[i], "--k") == 0, dir = strcmp(given[i], "--d") == 0,
+             tickets = strcmp(given[i], "--t") == 0;
         snprintf(words[argc], sizeof words[argc], "%s%s",
-                 keys ? "--secure-access-keys-file=" : given[i], keys ? f->keys : "");
+                 keys      ? "--secure-access-keys-file="
+                 : dir     ? "--tls-cert-dir="
+                 : tickets ? "--tls-ticket-keys-file="
+                           : given[i],
+                 keys      ? f->keys
+                 : dir     ? f->dir
+                 : tickets ? f->tickets
+                           : "");
         argv[argc] = words[argc];
         argc++;
     }
@@ -148,7 +171,7 @@ static void our_own_listeners_are_never_dialled(void **state)
     assert_true(may_dial(v, "127.0.0.1", 28887));
     assert_true(may_dial(v, "192.0.2.1", 28888)); /* not an address of this machine */
     assert_int_equal(v->target.nown, 2);
-    v = view(f, "--tls-port=8443", "--tls-cert-dir=/tmp", "--admin-addr=:7000");
+    v = view(f, "--tls-port=8443", "--d", "--admin-addr=:7000");
     assert_int_equal(v->target.nown, 3);
     assert_false(may_dial(v, "127.0.0.1", 8443) || may_dial(v, "127.0.0.1", 7000));
 }
@@ -208,14 +231,110 @@ static void a_bad_key_file_changes_nothing_and_is_named(void **state)
     assert_true(keyring_has(v->keys, 'a'));
 }
 
+/* ---- TLS */
+
+static struct snapshot *again(struct fixture *f)
+{
+    return snapshot_rebuild(f->snap, &f->a, &f->error);
+}
+
+static void tls_is_there_when_it_has_a_port(void **state)
+{
+    struct fixture *f = *state;
+    const struct ingress_view *v = view(f, "--d", NULL, NULL);
+    assert_true(!v->tls && !v->certs && !v->tickets);
+    v = view(f, "--d", "--tls-port=8443", NULL);
+    assert_true(v->tls && v->tickets);
+    assert_int_equal(certs_count(v->certs), 1);
+}
+
+static void random_ticket_keys_outlive_a_reload(void **state)
+{
+    struct fixture *f = *state;
+    const struct ingress_view *v = view(f, "--d", "--tls-port=8443", NULL);
+    struct snapshot *next = again(f);
+    const struct ingress_view *w = next->view;
+    assert_ptr_equal(v->tickets, w->tickets);
+    assert_ptr_not_equal(v->tls, w->tls);
+    assert_ptr_not_equal(v->certs, w->certs);
+    snapshot_unref(f->snap);
+    f->snap = next; /* what both counted is still there */
+    next = again(f);
+    assert_ptr_equal(((const struct ingress_view *)next->view)->tickets, w->tickets);
+    snapshot_unref(next);
+}
+
+static void ticket_keys_of_a_file_are_read_again(void **state)
+{
+    struct fixture *f = *state;
+    char text[65] = "";
+    memset(text, 'A', 64); /* base64 of 48 bytes */
+    write_file(f->tickets, text);
+    const struct ingress_view *v = view(f, "--d", "--tls-port=8443", "--t");
+    assert_non_null(v);
+    struct snapshot *next = again(f);
+    assert_ptr_not_equal(v->tickets, ((const struct ingress_view *)next->view)->tickets);
+    snapshot_unref(next);
+    static const char *const bad[] = {"", "hush", "# nothing\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_file(f->tickets, bad[i]);
+        assert_null(again(f));
+        assert_true(str_starts(f->error, STR("tls-ticket-keys-file: /tmp/")));
+        assert_null(memmem(f->error.p, f->error.n, "hush", 4));
+    }
+}
+
+static void a_bad_certificate_changes_nothing_and_is_named(void **state)
+{
+    struct fixture *f = *state;
+    const struct ingress_view *v = view(f, "--d", "--tls-port=8443", NULL);
+    write_file(f->crt, PEM_TWO_CRT);
+    assert_null(again(f));
+    assert_true(str_starts(f->error, STR("tls-cert-dir: /tmp/")));
+    assert_true(str_eq(certs_name(v->certs, 0), STR("one.test")));
+    write_file(f->key, PEM_TWO_KEY);
+    struct snapshot *next = again(f);
+    assert_non_null(next);
+    assert_true(
+        str_eq(certs_name(((const struct ingress_view *)next->view)->certs, 0), STR("two.test")));
+    snapshot_unref(next);
+}
+
+static void authorities_that_are_none_serve_nobody(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const bad[] = {"", " \n", "nonsense",
+                                      "-----BEGIN CERTIFICATE-----\nhush\n"
+                                      "-----END CERTIFICATE-----\n"};
+    char flag[100];
+    snprintf(flag, sizeof flag, "--tls-client-ca=%s", f->keys);
+    write_file(f->keys, PEM_CN_CRT);
+    assert_non_null(view(f, "--d", "--tls-port=8443", flag));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_file(f->keys, bad[i]);
+        assert_null(again(f));
+        assert_true(str_starts(f->error, STR("tls-client-ca: ")));
+        assert_null(memmem(f->error.p, f->error.n, "hush", 4));
+    }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(modes_and_names_are_carried_over),         T(lists_are_compiled),
-        T(loopback_is_for_the_static_provider),      T(our_own_listeners_are_never_dialled),
-        T(a_port_left_to_the_system_is_not_guessed), T(the_addresses_of_the_machine_are_known),
-        T(a_reload_reads_the_key_file_again),        T(a_bad_key_file_changes_nothing_and_is_named),
+        T(modes_and_names_are_carried_over),
+        T(lists_are_compiled),
+        T(loopback_is_for_the_static_provider),
+        T(our_own_listeners_are_never_dialled),
+        T(a_port_left_to_the_system_is_not_guessed),
+        T(the_addresses_of_the_machine_are_known),
+        T(a_reload_reads_the_key_file_again),
+        T(a_bad_key_file_changes_nothing_and_is_named),
+        T(tls_is_there_when_it_has_a_port),
+        T(random_ticket_keys_outlive_a_reload),
+        T(ticket_keys_of_a_file_are_read_again),
+        T(a_bad_certificate_changes_nothing_and_is_named),
+        T(authorities_that_are_none_serve_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

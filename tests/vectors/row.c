@@ -99,7 +99,6 @@ enum why row_request(struct row *r, struct http_head *ret_head, struct http_faul
         .target = row_bytes(r, r->v, "target"),
         .minor = host ? 1 : 0,
     };
-    struct framing framing;
     raw.fields = row_fields(r, row_member(r->v, "headers"), 1, &raw.nfields);
     if (host) {
         raw.fields[0] = (struct field){STR("Host"), row_to_bytes(r, host)};
@@ -107,7 +106,7 @@ enum why row_request(struct row *r, struct http_head *ret_head, struct http_faul
         raw.fields++;
         raw.nfields--;
     }
-    return rules_request(&raw, STR("http"), ret_head, &framing, ret_fault);
+    return row_read_request(r, &raw, STR("http"), ret_head, ret_fault);
 }
 
 bool row_same(struct row *r, const char *what, struct str got, struct str expected)

@@ -1,4 +1,5 @@
-/* run_errors.c — errors: a refusal, the request's Accept and id → the whole answer. */
+/* run_errors.c — errors: a refusal, the request's Accept and id → the whole answer, as the client
+ * of either version reads it. */
 #include "ingress/faults.h"
 #include "ingress/forward.h"
 #include "proxy/requestid.h"
@@ -8,17 +9,25 @@
 static const uint8_t noise[16] = {1, 2, 3};
 
 /* method, Accept lines and X-Request-Id of the row. */
-static struct http_head request_of(struct row *r)
+static bool read_request(struct row *r, struct http_head *ret)
 {
     const struct json *accept = row_member(r->v, "accept"), *id = row_member(r->v, "request_id"),
                       *method = row_member(r->v, "method");
-    struct http_head head = {.method = method ? json_string(method) : STR("GET")};
-    head.fields = arena_get(r->a, ((accept ? json_count(accept) : 0) + 1) * sizeof *head.fields);
+    struct http_head lines = {0};
+    struct http_fault broken;
+    lines.fields = arena_get(r->a, ((accept ? json_count(accept) : 0) + 2) * sizeof *lines.fields);
+    head_add(&lines, STR("Host"), STR("gw.test"));
     for (const struct json *v = accept ? json_first(accept) : NULL; v; v = json_next(v))
-        head_add(&head, STR("Accept"), row_to_bytes(r, v));
+        head_add(&lines, STR("Accept"), row_to_bytes(r, v));
     if (id)
-        head_add(&head, STR("X-Request-Id"), row_to_bytes(r, id));
-    return head;
+        head_add(&lines, STR("X-Request-Id"), row_to_bytes(r, id));
+    struct http_raw raw = {.method = method ? json_string(method) : STR("GET"),
+                           .target = STR("/"),
+                           .minor = 1,
+                           .fields = lines.fields,
+                           .nfields = lines.nfields};
+    return row_read_request(r, &raw, STR("http"), ret, &broken) == WHY_OK ||
+           row_fail(r, "the request is refused: %s", broken.text);
 }
 
 /* The row's value, with the id that was made in the place of <generated>. */
@@ -85,8 +94,11 @@ static bool same_body(struct row *r, const struct json *expect, struct str body,
 bool run_errors(struct row *r)
 {
     const struct json *expect = row_member(r->v, "expect"), *args = row_member(r->v, "args");
-    struct http_head request = request_of(r), answer;
-    struct str id = request_id(&request, noise, r->a), body;
+    struct http_head request, answer;
+    struct str body;
+    if (!read_request(r, &request))
+        return false;
+    struct str id = request_id(&request, noise, r->a);
     struct fault fault = {.id = fault_by_name(row_text(r->v, "condition")),
                           .port = (unsigned)row_int(r, args, "port", 0)};
     if (fault.id == FAULTS)
@@ -102,7 +114,8 @@ bool run_errors(struct row *r)
         .retry = fault_retry(fault.id),
     };
     reply_make(&reply, &request, STR("Tue, 01 Jan 2030 00:00:00 GMT"), r->a, &answer, &body);
-    if (!row_same_int(r, "status", answer.status, row_int(r, expect, "status", 0)) ||
+    if (!row_answer_arrives(r, &request, &answer) ||
+        !row_same_int(r, "status", answer.status, row_int(r, expect, "status", 0)) ||
         !row_same_int(r, "Retry-After", head_get(&answer, STR("Retry-After")) != NULL,
                       row_member(row_member(expect, "headers"), "Retry-After") != NULL) ||
         !row_same_int(r, "length", answer.length, (int64_t)body.n) ||

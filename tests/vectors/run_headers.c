@@ -86,7 +86,6 @@ static bool run_request(struct row *r)
     bool tls = row_is(r->v, "scheme", "https");
     struct http_raw raw = {.method = method ? json_string(method) : STR("GET"), .minor = 1};
     struct http_head head;
-    struct framing framing;
     struct http_fault broken;
     struct str bad;
     struct forward_rules rules = {.preserve_host = row_is(r->v, "backend_host", "preserve")};
@@ -102,7 +101,7 @@ static bool run_request(struct row *r)
                                        arena_cat(r->a, row_to_bytes(r, authority), STR("/")))
                            : STR("/");
     raw.fields = row_fields(r, row_member(r->v, "headers"), 0, &raw.nfields);
-    if (rules_request(&raw, tls ? STR("https") : STR("http"), &head, &framing, &broken) != WHY_OK)
+    if (row_read_request(r, &raw, tls ? STR("https") : STR("http"), &head, &broken) != WHY_OK)
         return row_fail(r, "the request is refused: %s", broken.text);
     if (!cidr_set_parse(row_joined(r, row_member(r->v, "trusted_proxies")), r->a, &rules.trusted,
                         &bad) ||
@@ -120,9 +119,8 @@ static bool run_response(struct row *r)
     struct http_head request = {.method = STR("GET"),
                                 .protocol = raw.status == 101 ? STR("websocket") : STR("")},
                      head;
-    struct framing framing;
     raw.fields = row_fields(r, row_member(r->v, "headers"), 0, &raw.nfields);
-    if (rules_response(&raw, &request, &head, &framing) != WHY_OK)
+    if (row_read_response(r, &raw, &request, &head) != WHY_OK)
         return row_fail(r, "the answer is refused");
     struct http_head *sent = head_copy(forward_response(&head, row_text(r->v, "request_id"),
                                                         STR("Wed, 02 Jan 2030 00:00:00 GMT"), r->a),
@@ -142,20 +140,31 @@ static bool h1_protocol(struct row *r, struct str *ret)
 {
     struct http_raw raw = {.method = row_text(r->v, "method"), .target = STR("/"), .minor = 1};
     struct http_head head;
-    struct framing framing;
     struct http_fault broken;
     raw.fields = row_fields(r, row_member(r->v, "headers"), 1, &raw.nfields);
     raw.fields[0] = (struct field){STR("Host"), STR("gw.test")};
-    if (rules_request(&raw, STR("http"), &head, &framing, &broken) != WHY_OK)
+    if (row_read_request(r, &raw, STR("http"), &head, &broken) != WHY_OK)
         return row_fail(r, "the request is refused: %s", broken.text);
     *ret = head.protocol;
     return true;
 }
 
+/* An extended CONNECT for what nobody serves is 501 (contract 9.1). */
+static bool h2_protocol(struct row *r, struct str *ret)
+{
+    struct http_head head;
+    struct http_fault broken;
+    bool refused = row_extended_connect(r, &head, &broken) != WHY_OK;
+    *ret = refused ? STR("") : head.protocol;
+    if (refused)
+        return row_same_int(r, "status", broken.status, 501);
+    return row_same(r, "method", head.method, STR("GET"));
+}
+
 bool run_upgrade(struct row *r)
 {
-    struct str protocol = rules_extended_connect(row_text(r->v, "protocol"));
-    if (row_is(r->v, "kind", "h1") && !h1_protocol(r, &protocol))
+    struct str protocol = STR("");
+    if (!(row_is(r->v, "kind", "h2") ? h2_protocol(r, &protocol) : h1_protocol(r, &protocol)))
         return false;
     struct str word = protocol.n == 0                      ? STR("none")
                       : str_eq(protocol, STR("websocket")) ? protocol

@@ -1,6 +1,6 @@
 /* vectors.c — program `vectors DIR… [--all]`: runs every vector file it knows in these folders, one
- * JSON object per line, and names each row that fails.  Rows of the level "better" are run with
- * --all only. */
+ * JSON object per line, and names each row that fails.  Rows that HTTP/2 has words for run twice.
+ * Rows of the level "better" are run with --all only. */
 #include "vectors/vectors.h"
 
 #include <dirent.h>
@@ -12,23 +12,24 @@
 static const struct file {
     const char *name;
     row_runner run;
+    row_runner fits_h2; /* runs over HTTP/2 too? NULL: none of them */
 } files[] = {
-    {"route_parse.jsonl", run_route_parse},
-    {"signature.jsonl", run_signature},
-    {"access_matrix.jsonl", run_access_matrix},
-    {"keyring.jsonl", run_keyring},
-    {"dial_target.jsonl", run_dial_target},
-    {"client_ip.jsonl", run_client_ip},
-    {"errors.jsonl", run_errors},
-    {"headers.jsonl", run_headers},
-    {"upgrade.jsonl", run_upgrade},
-    {"cli.jsonl", run_cli},
-    {"redis_dsn.jsonl", run_redis_dsn},
-    {"network_readiness.jsonl", run_network_readiness},
+    {"route_parse.jsonl", run_route_parse, row_request_fits_h2},
+    {"signature.jsonl", run_signature, NULL},
+    {"access_matrix.jsonl", run_access_matrix, row_request_fits_h2},
+    {"keyring.jsonl", run_keyring, NULL},
+    {"dial_target.jsonl", run_dial_target, NULL},
+    {"client_ip.jsonl", run_client_ip, NULL},
+    {"errors.jsonl", run_errors, row_fits_h2},
+    {"headers.jsonl", run_headers, row_fits_h2},
+    {"upgrade.jsonl", run_upgrade, NULL},
+    {"cli.jsonl", run_cli, NULL},
+    {"redis_dsn.jsonl", run_redis_dsn, NULL},
+    {"network_readiness.jsonl", run_network_readiness, NULL},
 };
 
 struct counts {
-    unsigned passed, failed;
+    unsigned passed, failed, over_h2;
 };
 
 static void name_failure(const char *file, const struct row *r)
@@ -38,7 +39,20 @@ static void name_failure(const char *file, const struct row *r)
         char *out = arena_get(r->a, trouble.n * 6);
         trouble = (struct str){out, text_put_json(out, trouble.n * 6, trouble)};
     }
-    printf("FAILED %s %.*s: %.*s\n    %.*s\n", file, STR_ARG(id), STR_ARG(why), STR_ARG(trouble));
+    printf("FAILED %s %.*s%s: %.*s\n    %.*s\n", file, STR_ARG(id), r->h2 ? " over HTTP/2" : "",
+           STR_ARG(why), STR_ARG(trouble));
+}
+
+static void run_version(const struct file *file, struct row *r, bool h2, struct counts *counts)
+{
+    r->h2 = h2;
+    r->trouble = STR("");
+    bool good = file->run(r);
+    counts->passed += good;
+    counts->failed += !good;
+    counts->over_h2 += h2;
+    if (!good)
+        name_failure(file->name, r);
 }
 
 static void run_row(const struct file *file, struct str line, bool all, struct counts *counts)
@@ -53,13 +67,11 @@ static void run_row(const struct file *file, struct str line, bool all, struct c
     }
     struct arena a;
     arena_init(&a, NULL, 0);
-    struct row r = {.doc = doc, .v = json_root(doc), .a = &a, .trouble = STR("")};
+    struct row r = {.doc = doc, .v = json_root(doc), .a = &a};
     if (all || !row_is(r.v, "level", "better")) {
-        bool good = file->run(&r);
-        counts->passed += good;
-        counts->failed += !good;
-        if (!good)
-            name_failure(file->name, &r);
+        run_version(file, &r, false, counts);
+        if (file->fits_h2 && file->fits_h2(&r))
+            run_version(file, &r, true, counts);
     }
     arena_done(&a);
     json_free(doc);
@@ -135,7 +147,7 @@ static void run_folder(const char *folder, bool all, struct counts *counts)
 
 int main(int argc, char **argv)
 {
-    struct counts counts = {0, 0};
+    struct counts counts = {0, 0, 0};
     bool all = false;
     int folders = 0;
     for (int i = 1; i < argc; i++)
@@ -150,6 +162,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: vectors DIR… [--all]\n");
         return 2;
     }
-    printf("%u passed, %u failed\n", counts.passed, counts.failed);
+    printf("%u passed, %u failed; %u of them over HTTP/2\n", counts.passed, counts.failed,
+           counts.over_h2);
     return counts.failed > 0;
 }

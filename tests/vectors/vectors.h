@@ -15,6 +15,7 @@ struct row {
     const struct json *v; /* the row, an object */
     struct arena *a;      /* the row's */
     struct str trouble;   /* set by row_fail() */
+    bool h2;              /* its messages come and go over HTTP/2 */
 };
 
 typedef bool (*row_runner)(struct row *r);
@@ -40,6 +41,20 @@ struct field *row_fields(struct row *r, const struct json *list, unsigned more, 
 struct str row_joined(struct row *r, const struct json *list);
 /* The request of a row (method, target, host, headers) as a codec would hand it on. */
 enum why row_request(struct row *r, struct http_head *ret_head, struct http_fault *ret_fault);
+
+/* Reads a head as the codec of the row's version does; raw has HTTP/1's words for both. */
+enum why row_read_request(struct row *r, const struct http_raw *raw, struct str scheme,
+                          struct http_head *ret_head, struct http_fault *ret_fault);
+enum why row_read_response(struct row *r, const struct http_raw *raw,
+                           const struct http_head *request, struct http_head *ret_head);
+/* Over HTTP/2: what a client reads of the answer takes its place. */
+bool row_answer_arrives(struct row *r, const struct http_head *request, struct http_head *answer);
+/* method and protocol of the row as an extended CONNECT. */
+enum why row_extended_connect(struct row *r, struct http_head *ret_head,
+                              struct http_fault *ret_fault);
+/* Has HTTP/2 words for the row: its fields; its target and host, too? */
+bool row_fits_h2(struct row *r);
+bool row_request_fits_h2(struct row *r);
 
 /* Compares and fails with both. */
 bool row_same(struct row *r, const char *what, struct str got, struct str expected);
