@@ -169,8 +169,26 @@ static void op_cancel(struct http_stream *s, enum why why)
     raw_close(r, why);
 }
 
+static struct conn *op_lend(struct http_stream *s, bool in, int64_t *ret_n)
+{
+    struct raw *r = of(s);
+    bool free_in = !r->in_ended && r->unread == 0, free_out = !r->out_ended && r->out.len == 0;
+    *ret_n = -1;
+    if (r->closing || !r->has_stream || conn_info(r->s.conn)->tls)
+        return NULL;
+    return (in ? free_in : free_out) ? r->s.conn : NULL;
+}
+
+/* Bytes that went past are no longer of any interest. */
+static void op_back(struct http_stream *s, bool in, int64_t moved)
+{
+    (void)s;
+    (void)in;
+    (void)moved;
+}
+
 static const struct http_ops stream_ops = {op_head,   op_data, op_end, op_credit,
-                                           op_cancel, NULL,    NULL};
+                                           op_cancel, op_lend, op_back};
 
 static bool op_open(struct session *s, struct http_stream **ret)
 {
