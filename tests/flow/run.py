@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs the flow tests: scripts of both peers around the real gateway over loopback.
 
     run.py --gateway PATH [--only TEXT] [--workers N] [-j N] [--long] [-v] [--list]

@@ -587,7 +587,7 @@ class Show:
     log:           build/demo/gateway.log
     gateway:       {' '.join(self.command)}
 
-    scripts/demo --stop     ends both processes ({', '.join(f'{n} {p.pid}' for n, p, _ in self.processes.all)})
+    scripts/demo --stop     ends them ({', '.join(f'{n} {p.pid}' for n, p, _ in self.processes.all)})
 """)
 
     def run(self, keep):
@@ -641,7 +641,7 @@ def main():
         print(f"ended {n} processes" if n else "nothing was running")
         return 0
     if n:
-        print("ended the pair that an earlier run had left running")
+        print("ended what an earlier run had left running")
     for number in ENDINGS:
         signal.signal(number, on_ending)
     show = Show(os.path.relpath(args.gateway, ROOT))

@@ -1,16 +1,19 @@
 #!/usr/bin/python3
 """Starts a gateway as the suites want it, aims them at it, and holds the results against the file `thresholds`.
 
-    run.py --gateway PATH [--suite http1|ws|clients|path_form]... [--logs DIR] [--node-modules DIR] [--gib N]
+    run.py --gateway PATH [--suite NAME]... [-j N] [--logs DIR] [--node-modules DIR] [--gib N]
+
+Suites: http1, http2 and ws in cleartext, the same with -tls behind the name through the TLS listener, clients, path_form.
 
 Loopback and free ports only.  A suite counts as failed, too, when the gateway does not end with status 0 or its output holds
 a sanitizer's report.  Last line: 'N passed, N failed, N skipped'; skipped are cases that `thresholds` knows, and clients that
 are not installed.
 """
-import argparse, os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import argparse, concurrent.futures, os, re, shutil, signal, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"
+SUITES = ["http1", "http1-tls", "http2", "http2-tls", "ws", "ws-tls", "clients", "path_form"]
 REPORT = re.compile(rb"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
 
 
@@ -22,6 +25,7 @@ def thresholds():
             least[words[1]] = int(words[2])
         elif words[:1] == ["known"]:
             known.add((words[1], words[2]))
+            known.add((words[1] + "-tls", words[2]))
     return least, known
 
 
@@ -39,16 +43,19 @@ def free_ports(n):
 
 
 class Gateway:
-    """A running gateway with one open sandbox, s1, on 127.0.0.1"""
+    """A running gateway with both listeners and one open sandbox, s1, on 127.0.0.1"""
 
-    def __init__(self, program, log):
+    def __init__(self, program, log, *flags):
         self.dir = tempfile.mkdtemp(prefix="sallyport-suite-")
         self.log = log
         with open(self.dir + "/routes.json", "w") as f:
             f.write('{"sandboxes":{"s1":{"address":"127.0.0.1"}}}\n')
-        self.port, admin = free_ports(2)
+        subprocess.run(["sh", HERE + "/peers/certs.sh", self.dir], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.ca = self.dir + "/ca.pem"
+        self.port, self.tls_port, admin = free_ports(3)
         argv = [program, "--routes=%s/routes.json" % self.dir, "--base-domain=example.test", "--workers=2",
-                "--port=%d" % self.port, "--admin-addr=127.0.0.1:%d" % admin]
+                "--port=%d" % self.port, "--tls-port=%d" % self.tls_port, "--tls-cert=%s/leaf.pem" % self.dir,
+                "--tls-key=%s/leaf.key" % self.dir, "--admin-addr=127.0.0.1:%d" % admin, *flags]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT)
         self.wait()
 
@@ -81,21 +88,26 @@ class Gateway:
             return "the gateway ended with status %d, see %s" % (status, self.log)
 
 
-def probe(suite, port, pid, a):
-    backend, = free_ports(1)
-    base, modules = "127.0.0.1:%d/sandboxes/s1/port/%d" % (port, backend), os.path.abspath(a.node_modules)
+def probe(suite, gateway, a):
+    backend, grpc = free_ports(2)
+    host, path, modules = "s1-%d.example.test" % backend, "/sandboxes/s1/port/%d" % backend, os.path.abspath(a.node_modules)
+    base = "127.0.0.1:%d%s" % (gateway.port, path)
     if suite == "clients":
-        return [PYTHON, HERE + "/ingress/clients.py", "--http", base, "--backend-port", str(backend), "--node-modules", modules]
+        return [PYTHON, HERE + "/ingress/clients.py", "--http", base, "--h2c", base, "--tls", "127.0.0.1:%d%s" % (gateway.tls_port, path),
+                "--page", "%s:%d" % (host, gateway.tls_port), "--grpc", "127.0.0.1:%d" % gateway.port,
+                "--grpc-tls", "127.0.0.1:%d" % gateway.tls_port, "--grpc-name", "s1-%d.example.test" % grpc, "--ca", gateway.ca,
+                "--backend-port", str(backend), "--grpc-backend-port", str(grpc), "--node-modules", modules]
     if suite == "path_form":
         return [PYTHON, HERE + "/ingress/path_form.py", "--base", "http://" + base, "--backend-port", str(backend),
-                "--node-modules", modules, "--gateway-pid", str(pid), "--gib", str(a.gib)]
-    return [PYTHON, "%s/%s/%s_probe.py" % (HERE, suite, suite), "--target", "127.0.0.1:%d" % port,
-            "--backend", "127.0.0.1:%d" % backend, "--host", "s1-%d.example.test" % backend]
+                "--node-modules", modules, "--gateway-pid", str(gateway.process.pid), "--gib", str(a.gib)]
+    name, _, tls = suite.partition("-")
+    return [PYTHON, "%s/%s/%s_probe.py" % (HERE, name, name), "--target", "127.0.0.1:%d" % (gateway.tls_port if tls else gateway.port),
+            "--backend", "127.0.0.1:%d" % backend, "--host", host] + ["--tls"] * bool(tls)
 
 
 def ask(suite, gateway, a, log, only=None):
     """Runs the probe -> (passed, skipped, [(failing case, why)]), or None if it did not finish"""
-    argv = probe(suite, gateway.port, gateway.process.pid, a) + (["--only", only] if only else [])
+    argv = probe(suite, gateway, a) + (["--only", only] if only else [])
     with open(log, "wb") as out:
         try:
             subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=600)
@@ -122,7 +134,8 @@ def repeat(suite, gateway, a, log, fresh):
 def run(suite, a, least, known):
     """-> passed, failed, skipped"""
     log = "%s/suite-%s" % (a.logs, suite)
-    gateway = Gateway(a.gateway, log + "-gateway.log")
+    # The probe for HTTP/2 looks for the authority in Host, where the others find the backend's address.
+    gateway = Gateway(a.gateway, log + "-gateway.log", *(["--backend-host=preserve"] if suite.startswith("http2") else []))
     try:
         seen = ask(suite, gateway, a, log + ".log")
         fresh = [c for c in seen[2] if (suite, c[0]) not in known] if seen else []
@@ -154,15 +167,20 @@ def run(suite, a, least, known):
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--gateway", required=True)
-    ap.add_argument("--suite", action="append", choices=["http1", "ws", "clients", "path_form"])
+    ap.add_argument("--suite", action="append", choices=SUITES)
+    ap.add_argument("-j", type=int, default=1, help="probes at a time")
     ap.add_argument("--logs", default=tempfile.gettempdir())
     ap.add_argument("--node-modules", default=HERE + "/ingress/node_modules")
     ap.add_argument("--gib", type=float, default=2, help="size of path_form's bodies")
     a = ap.parse_args()
     least, known = thresholds()
     total = [0, 0, 0]
-    for suite in a.suite or ["http1", "ws"]:
-        total = [x + y for x, y in zip(total, run(suite, a, least, known))]
+    suites = a.suite or SUITES[:6]
+    aside = [s for s in suites if s in SUITES[:6]]      # probes wait more than they work; the others want the machine
+    with concurrent.futures.ThreadPoolExecutor(a.j) as pool:
+        results = list(pool.map(lambda suite: run(suite, a, least, known), aside))
+    for result in results + [run(suite, a, least, known) for suite in suites if suite not in aside]:
+        total = [x + y for x, y in zip(total, result)]
     print("%d passed, %d failed, %d skipped" % tuple(total))
     sys.exit(total[1] > 0)
 
