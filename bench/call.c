@@ -39,8 +39,9 @@ static void on_pace(struct timer *t)
 {
     struct call *c = container_of(t, struct call, pace);
     struct load *l = c->n->l;
-    size_t most = (size_t)(l->o.rate * PACE_MS / 1000);
-    credit(c, c->owed < most ? c->owed : most);
+    uint64_t now_us = worker_now_us(l->w), most = l->o.rate * (now_us - c->paced_us) / 1000000;
+    c->paced_us = now_us;
+    credit(c, c->owed < most ? c->owed : (size_t)most);
     if (c->owed > 0)
         timer_set(l->w, &c->pace, PACE_MS);
 }
@@ -53,10 +54,12 @@ static void on_data(void *user, struct buf *b)
     l->bytes += b->len;
     c->owed += b->len;
     buf_clear(b);
-    if (l->o.rate == 0)
+    if (l->o.rate == 0) {
         credit(c, c->owed);
-    else if (before == 0)
+    } else if (before == 0) {
+        c->paced_us = worker_now_us(l->w);
         timer_set(l->w, &c->pace, PACE_MS);
+    }
 }
 
 static void on_end(void *user, struct http_head *trailers)

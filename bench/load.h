@@ -42,7 +42,7 @@ struct call {
     struct http_stream *up; /* NULL: free */
     struct timer pace;      /* --rate */
     size_t owed;            /* received, not credited yet */
-    uint64_t begun_us;
+    uint64_t begun_us, paced_us;
     int status;
     bool whole, good;
     struct arena mem;

@@ -206,7 +206,7 @@ slow_one() { # name kind flags ...
     done
     wait "$reader" || { echo "$name, $kind: $(cat "$dir/slow.out")" >&2; exit 1; }
     bytes=$(field "$(cat "$dir/slow.out")" bytes)
-    [ "$bytes" -gt $((readers * 1000000)) ] || { echo "$name, $kind: too few bytes: $(cat "$dir/slow.out")" >&2; exit 1; }
+    [ "$bytes" -gt $((readers * 2000000)) ] || { echo "$name, $kind: too few bytes: $(cat "$dir/slow.out")" >&2; exit 1; }
     awk -v a="$most" -v n="$readers" 'BEGIN { printf "%.0f", a / n }'
 }
 

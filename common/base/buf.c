@@ -20,7 +20,9 @@ enum {
     CHUNK_HEAD = 64,
     READ_ROOM = 2048,       /* less than this is not worth a read */
     BULK_READ_ROOM = 16384, /* and for bulk */
-    FREE_CHUNKS = 64,
+    THIN_PART = 8,          /* a slice of less than this part of its chunk should not pin it */
+    FREE_BYTES =
+        512 * 1024, /* in free chunks: enough for a turn, and little to keep after a peak */
     FREE_SLICES = 1024,
 };
 enum kind { ORDINARY, BULK, KINDS };
@@ -36,7 +38,7 @@ struct chunk_pool {
     struct chunk *current[KINDS], *reserved;
     struct chunk *free_chunks[KINDS];
     struct slice *free_slices;
-    size_t free_chunk_count, free_slice_count;
+    size_t free_bytes, free_slice_count;
     size_t used;
 };
 
@@ -59,7 +61,7 @@ static struct chunk *chunk_get(struct chunk_pool *pool, enum kind kind)
     struct chunk *c = pool->free_chunks[kind];
     if (c) {
         pool->free_chunks[kind] = c->next;
-        pool->free_chunk_count--;
+        pool->free_bytes -= c->size;
         ASAN_UNPOISON_MEMORY_REGION(chunk_bytes(c), c->size);
     } else {
         c = mem_renew(NULL, CHUNK_HEAD + sizes[kind]);
@@ -71,14 +73,14 @@ static struct chunk *chunk_get(struct chunk_pool *pool, enum kind kind)
 /* Gives back a chunk in which no slice lies. */
 static void chunk_put(struct chunk_pool *pool, struct chunk *c)
 {
-    if (pool->free_chunk_count >= FREE_CHUNKS) {
+    if (pool->free_bytes + c->size > FREE_BYTES) {
         mem_free(c);
         return;
     }
     ASAN_POISON_MEMORY_REGION(chunk_bytes(c), c->size);
     c->next = pool->free_chunks[c->kind];
     pool->free_chunks[c->kind] = c;
-    pool->free_chunk_count++;
+    pool->free_bytes += c->size;
 }
 
 static void chunk_hold(struct chunk_pool *pool, struct chunk *c)
@@ -166,7 +168,7 @@ void chunk_pool_trim(struct chunk_pool *pool)
         mem_free(s);
     }
     pool->free_slices = NULL;
-    pool->free_chunk_count = pool->free_slice_count = 0;
+    pool->free_bytes = pool->free_slice_count = 0;
 }
 
 void chunk_pool_free(struct chunk_pool *pool)
@@ -312,6 +314,70 @@ void buf_move_all(struct buf *dst, struct buf *src)
     buf_move(dst, src, src->len);
 }
 
+/* ---- what waits ---- */
+
+static bool is_thin(const struct slice *s)
+{
+    return s->n < s->chunk->size / THIN_PART;
+}
+
+/* Would the two pin two chunks for next to nothing?  Where s goes on in the same chunk it costs
+ * none of its own. */
+static bool is_thin_pair(const struct buf *b, const struct slice *s)
+{
+    const struct slice *last = last_slice(b);
+    return last && is_thin(last) && is_thin(s) && !follows_last(b, s->chunk, s->p) &&
+           last->n + s->n <= CHUNK_BYTES;
+}
+
+/* Copies the last slice and what follows into the current chunk, so that both let go of theirs. */
+static void join_last(struct buf *b, const uint8_t *p, size_t n)
+{
+    struct slice *last = last_slice(b);
+    struct chunk *c = current_chunk(b->pool, ORDINARY, (uint32_t)(last->n + n)), *old = last->chunk;
+    uint8_t *to = chunk_bytes(c) + c->used;
+    memcpy(to, last->p, last->n);
+    memcpy(to + last->n, p, n);
+    c->used += (uint32_t)(last->n + n);
+    chunk_hold(b->pool, c);
+    last->chunk = c;
+    last->p = to;
+    grow_last(b, n);
+    chunk_let_go(b->pool, old);
+}
+
+static void queue_thin(struct buf *b, const struct slice *s)
+{
+    if (!append(b, s->p, s->n))
+        join_last(b, s->p, s->n);
+}
+
+void buf_queue(struct buf *dst, struct buf *src)
+{
+    assert(!dst->pool->reserved);
+    while (src->len > 0) {
+        struct slice *s = src->head;
+        size_t n = s->n;
+        if (!is_thin_pair(dst, s)) {
+            buf_move(dst, src, n);
+            continue;
+        }
+        queue_thin(dst, s);
+        buf_drop(src, n);
+    }
+}
+
+void buf_share(struct buf *dst, const struct buf *src)
+{
+    assert(!dst->pool->reserved);
+    for (const struct slice *s = src->head; s; s = s->next) {
+        if (is_thin_pair(dst, s))
+            queue_thin(dst, s);
+        else
+            buf_ref(dst, s->chunk, s->p, s->n);
+    }
+}
+
 void buf_drop(struct buf *b, size_t n)
 {
     assert(n <= b->len);
@@ -361,6 +427,9 @@ void buf_commit(struct buf *b, size_t n)
 {
     struct chunk *c = b->pool->reserved;
     assert(c && n <= c->size - c->used);
+    struct buf fresh;
     b->pool->reserved = NULL;
-    take_used(b, c, n);
+    buf_init(&fresh, b->pool);
+    take_used(&fresh, c, n);
+    buf_queue(b, &fresh);
 }

@@ -49,6 +49,12 @@ void buf_str(struct buf *b, struct str s);
 void buf_move(struct buf *dst, struct buf *src, size_t n);
 /* Moves everything. */
 void buf_move_all(struct buf *dst, struct buf *src);
+/* Moves everything to the end of dst, to wait there.  Neighbours that are a small part of their
+ * chunks are copied into one, so that what waits holds a bounded multiple of its own bytes whatever
+ * pieces it came in.  Nothing may point to the bytes of dst. */
+void buf_queue(struct buf *dst, struct buf *src);
+/* The same, but src keeps them too. */
+void buf_share(struct buf *dst, const struct buf *src);
 /* Adds n bytes at p, which lie in chunk, to the end of b: the chunk is counted once more. */
 void buf_ref(struct buf *b, struct chunk *chunk, uint8_t *p, size_t n);
 /* Forgets the first n bytes (n <= b->len). */

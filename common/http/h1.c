@@ -60,6 +60,8 @@ void h1_linger(struct h1 *h)
     conn_finish(h->s.conn);
     conn_read(h->s.conn, true);
     arm(h, h->s.limits->linger_ms ? h->s.limits->linger_ms : 1);
+    if (h->peer_eof) /* was told already, and is not told again */
+        h1_settle(h);
 }
 
 static bool input_complete(const struct h1 *h)
@@ -136,6 +138,9 @@ void h1_settle(struct h1 *h)
     /* a close would lose what the kernel has not taken: fill() will be asked again.  Only a request
      * whose answer is complete is not waited for */
     if (conn_unsent(h->s.conn) > 0 && (h->s.server || h->in == IN_ENDED))
+        return;
+    h1_tell_sent(h);
+    if (h->closing || !h->has_stream)
         return;
     bool keep = reusable(h);
     if (h->s.server) {
@@ -231,6 +236,7 @@ struct session *h1_start(struct worker *w, struct conn *conn, bool server,
     buf_init(&h->heads, worker_pool(w));
     buf_init(&h->body, worker_pool(w));
     timer_init(&h->timer, on_timer);
+    h1_reset_in(h);
     conn_attach(conn, &events, h);
     if (server)
         arm(h, limits->keep_alive_ms);

@@ -29,7 +29,7 @@ static int64_t plain_bytes(const struct h1 *h)
 
 static bool takes_plain(const struct h1 *h)
 {
-    if (h->heads.len > 0 || h->body.len > 0 || h->response)
+    if (h->heads.len > 0 || h->body.len > 0 || h->flown > 0 || h->response)
         return false;
     return h->out == OUT_TUNNEL ||
            (h->out == OUT_BODY && (h->out_coding == CODING_LENGTH || h->out_coding == CODING_EOF));

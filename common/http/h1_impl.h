@@ -10,6 +10,7 @@
 #include "http/chunked.h"
 #include "http/h1head.h"
 #include "http/session.h"
+#include "http/window.h"
 #include "net/worker.h"
 
 enum h1_in {
@@ -49,9 +50,10 @@ struct h1 {
     size_t scratch_n, scratch_room;
     struct framing in_framing;
     struct chunked chunked;
-    int64_t left;      /* of a body by length */
-    uint64_t body_in;  /* bytes of this message's body so far: bulk or not */
-    size_t unread;     /* given to the user, not credited */
+    int64_t left;     /* of a body by length */
+    uint64_t body_in; /* bytes of this message's body so far: bulk or not */
+    size_t unread;    /* given to the user, not credited */
+    struct window window;
     bool waits_tunnel; /* server: the request asked for an upgrade; what follows may be the tunnel's
                         */
     unsigned minor;    /* of the peer */
@@ -66,6 +68,7 @@ struct h1 {
     bool we_keep;
     struct buf heads; /* serialized, not filled yet */
     struct buf body;
+    size_t flown; /* of the body, given to the conn at the last fill: not told yet */
 
     struct timer timer; /* keep-alive or linger, by state */
 };
@@ -92,6 +95,8 @@ void h1_drop_scratch(struct h1 *h);
 
 /* h1_out.c */
 extern const struct http_ops h1_ops;
+/* What was filled is told: it has left, or will not be waited for. */
+void h1_tell_sent(struct h1 *h);
 void h1_on_fill(void *user, struct buf *out, size_t max);
 /* h1_bulk.c: see http_ops. */
 struct conn *h1_lend(struct http_stream *s, bool in, int64_t *ret_n);

@@ -32,6 +32,7 @@ void h1_reset_in(struct h1 *h)
         conn_bulk(h->s.conn, false);
     h->body_in = 0;
     h->unread = 0;
+    window_init(&h->window, h->s.limits->window, worker_now(h->s.w));
     h->waits_tunnel = false;
     if (h->scratch)
         h1_drop_scratch(h);
@@ -268,7 +269,7 @@ static void head_bytes(struct h1 *h, struct buf *in)
 /* A tunnel may stall in both directions for days: it holds half of what a body may (WS-07). */
 static size_t room(const struct h1 *h)
 {
-    size_t window = h->in == IN_TUNNEL ? h->s.limits->window / 2 : h->s.limits->window;
+    size_t window = h->in == IN_TUNNEL ? h->s.limits->window / 2 : h->window.size;
     return h->unread < window ? window - h->unread : 0;
 }
 

@@ -277,7 +277,7 @@ static void op_head(struct http_stream *s, const struct http_head *head, bool en
 static void op_data(struct http_stream *s, struct buf *b)
 {
     struct h1 *h = of(s);
-    buf_move_all(&h->body, b);
+    buf_queue(&h->body, b);
     conn_wake(h->s.conn);
 }
 
@@ -294,6 +294,9 @@ static void op_credit(struct http_stream *s, size_t n)
     struct h1 *h = of(s);
     assert(n <= h->unread);
     h->unread -= n;
+    if (h->in == IN_BODY)
+        h->window.size = window_next(&h->window, n, worker_now(h->s.w), h->s.limits->window,
+                                     h->s.limits->window_max);
     if (conn_untaken(h->s.conn) > 0)
         conn_read(h->s.conn, true);
 }
@@ -402,9 +405,22 @@ static void fill_cut(struct h1 *h, struct buf *out, size_t max)
         h1_break_off(h);
 }
 
+/* What was filled the last time has left by now, or we would not be asked.  It is told this late so
+ * that a window covers what waits in the conn, too. */
+void h1_tell_sent(struct h1 *h)
+{
+    size_t n = h->flown;
+    h->flown = 0;
+    if (n > 0 && h->has_stream)
+        h->stream.ev->sent(h->stream.user, n);
+}
+
 void h1_on_fill(void *user, struct buf *out, size_t max)
 {
     struct h1 *h = user;
+    h1_tell_sent(h);
+    if (h->closing)
+        return;
     if (h->out == OUT_CUT) {
         fill_cut(h, out, max);
         return;
@@ -413,11 +429,13 @@ void h1_on_fill(void *user, struct buf *out, size_t max)
         buf_move_all(out, &h->heads);
     if (h->response)
         put_response(h, out);
-    size_t sent = fill_body(h, out, max);
+    h->flown = fill_body(h, out, max);
     if (h->out == OUT_LAST && h->body.len == 0)
         fill_end(h, out);
-    if (sent > 0 && h->has_stream)
-        h->stream.ev->sent(h->stream.user, sent);
+    if (out->len == 0)
+        h1_tell_sent(h); /* dropped: no body may be there */
+    if (h->closing)
+        return;
     /* the answer is over when the kernel has it all: then closing is no reset */
     if (h->out == OUT_DONE && out->len == 0)
         h1_settle(h);

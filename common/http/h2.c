@@ -51,20 +51,16 @@ struct h2_stream *h2_stream_new(struct h2 *h, int32_t id)
     struct h2_stream *s = l ? container_of(l, struct h2_stream, link) : mem_renew(NULL, sizeof *s);
     if (l)
         h->nfree--;
-    *s = (struct h2_stream){.pub = {.ops = &h2_ops},
-                            .h = h,
-                            .id = id,
-                            .closed = id == 0,
-                            .why = WHYS,
-                            .window = (uint32_t)h->s.limits->window,
-                            .credited_at = worker_now(h->s.w)};
+    *s = (struct h2_stream){
+        .pub = {.ops = &h2_ops}, .h = h, .id = id, .closed = id == 0, .why = WHYS};
+    window_init(&s->window, h->s.limits->window, worker_now(h->s.w));
     list_init(&s->link);
     list_init(&s->later);
     list_push(&h->streams, &s->link);
     buf_init(&s->body, worker_pool(h->s.w));
     buf_init(&s->held, worker_pool(h->s.w));
     timer_init(&s->timer, on_cut_timer);
-    h->granted += s->window;
+    h->granted += s->window.size;
     h->nstreams++;
     h->s.running++;
     h->s.exchanges++;
@@ -92,7 +88,7 @@ void h2_stream_release(struct h2_stream *s)
     list_del(&s->link);
     list_del(&s->later);
     h->heads -= s->head_bytes;
-    h->granted -= s->window;
+    h->granted -= s->window.size;
     s->head_bytes = 0;
     h->nstreams--;
     list_push(&h->graves, &s->link);
@@ -263,28 +259,6 @@ static void finish(struct h2 *h)
     conn_read(h->s.conn, true);
 }
 
-static void settle_open(struct h2 *h)
-{
-    if (!list_empty(&h->streams)) {
-        timer_clear(h->s.w, &h->timer);
-        return;
-    }
-    if (h->bulk) {
-        h->bulk = false;
-        conn_bulk(h->s.conn, false);
-    }
-    if (h->peer_goaway)
-        h2_end(h, NGHTTP2_NO_ERROR, WHY_OK);
-    else if (h->s.server && h->s.limits->keep_alive_ms > 0 && !timer_is_set(&h->timer))
-        arm(h, h->s.limits->keep_alive_ms);
-}
-
-static void settle_ending(struct h2 *h)
-{
-    if (h->goaway_left && conn_unsent(h->s.conn) == 0)
-        finish(h);
-}
-
 static bool can_open(const struct h2 *h)
 {
     unsigned own = h->s.limits->max_streams;
@@ -293,6 +267,60 @@ static bool can_open(const struct h2 *h)
     return !h->s.server && h->phase == H2_OPEN && h->peer_settings && !h->peer_goaway &&
            !h->peer_eof && h->nstreams < max && (own == 0 || h->nstreams < own) &&
            nghttp2_session_check_request_allowed(h->ng);
+}
+
+/* An origin that takes no more requests, for now or for ever: there is nobody who would close it.
+ */
+static bool is_useless(const struct h2 *h)
+{
+    return !h->s.server && h->s.exchanges > 0 && !can_open(h);
+}
+
+/* Nobody uses it.  Streams may be left all the same, over for their users, whose last word a peer
+ * that does not read keeps from leaving: they must not hold the connection for ever. */
+static uint64_t unused_ms(const struct h2 *h)
+{
+    const struct http_limits *limits = h->s.limits;
+    if (h->s.server && limits->keep_alive_ms > 0)
+        return limits->keep_alive_ms;
+    return list_empty(&h->streams) ? 0 : limits->linger_ms;
+}
+
+void h2_unused(struct h2 *h)
+{
+    uint64_t ms = unused_ms(h);
+    bool lives = h->phase == H2_OPEN || h->phase == H2_LEAVING;
+    if (lives && h->s.running == 0 && ms > 0 && !timer_is_set(&h->timer))
+        arm(h, ms);
+}
+
+static void settle_empty(struct h2 *h)
+{
+    if (!h->s.server)
+        timer_clear(h->s.w, &h->timer); /* who made the connection keeps it as long as he likes */
+    if (h->bulk) {
+        h->bulk = false;
+        conn_bulk(h->s.conn, false);
+    }
+    if (h->peer_goaway || is_useless(h))
+        h2_end(h, NGHTTP2_NO_ERROR, WHY_OK);
+}
+
+static void settle_open(struct h2 *h)
+{
+    if (h->s.running > 0) {
+        timer_clear(h->s.w, &h->timer);
+        return;
+    }
+    if (list_empty(&h->streams))
+        settle_empty(h);
+    h2_unused(h);
+}
+
+static void settle_ending(struct h2 *h)
+{
+    if (h->goaway_left && conn_unsent(h->s.conn) == 0)
+        finish(h);
 }
 
 static void tell_idle(struct h2 *h)
@@ -319,6 +347,8 @@ void h2_settle(struct h2 *h)
     case H2_LEAVING:
         if (list_empty(&h->streams))
             h2_end(h, NGHTTP2_NO_ERROR, WHY_DRAIN);
+        else
+            h2_unused(h);
         break;
     case H2_ENDING:
         settle_ending(h);
@@ -352,6 +382,7 @@ static void on_eof(void *user)
 {
     struct h2 *h = user;
     h->peer_eof = true;
+    h2_tell_later(h); /* what is complete is complete, whether the kernel has it or not */
     if (h->s.running > 0 && h->phase < H2_ENDING) {
         close_conn(h, h2_gone(h));
         all_over(h, h2_gone(h));

@@ -14,6 +14,7 @@
 #include "http/h2_budget.h"
 #include "http/h2head.h"
 #include "http/session.h"
+#include "http/window.h"
 #include "net/worker.h"
 
 enum h2_phase {
@@ -112,9 +113,8 @@ struct h2_stream {
     uint64_t received;
     size_t unread; /* received and not credited, held ones included */
     size_t sent;   /* written, not told */
-    uint32_t window, credited;
-    uint64_t credited_at; /* when `credited` began to count */
-    struct timer timer;   /* of a cut */
+    struct window window;
+    struct timer timer; /* of a cut */
 };
 
 static inline struct h2_stream *h2_of(struct http_stream *s)
@@ -133,6 +133,8 @@ void h2_give_back(struct h2_stream *s);
 /* s has something to tell when nghttp2 has done writing. */
 void h2_later(struct h2_stream *s);
 void h2_tell_later(struct h2 *h);
+/* The deadline of a session without users begins, if it has none left. */
+void h2_unused(struct h2 *h);
 /* After anything was done: may the session end, may streams be opened?  For events. */
 void h2_settle(struct h2 *h);
 /* GOAWAY, then the connection ends; streams that still run are told `why` by the caller. */

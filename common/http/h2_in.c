@@ -369,10 +369,12 @@ static void note_bulk(struct h2_stream *s, size_t n)
 {
     struct h2 *h = s->h;
     s->received += n;
-    if (h->bulk || s->received <= BULK_AFTER)
+    bool bulk = s->received > BULK_AFTER && h->s.running == 1; /* one stream that stands still must
+                                                                  not pin what others share */
+    if (h->bulk == bulk)
         return;
-    h->bulk = true;
-    conn_bulk(h->s.conn, true);
+    h->bulk = bulk;
+    conn_bulk(h->s.conn, bulk);
 }
 
 static void add_span(struct h2 *h, struct buf *to, const uint8_t *p, size_t n)
@@ -409,13 +411,12 @@ static int on_data(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t
         return 0;
     }
     s->unread += n;
-    if (s->in == H2_IN_HELD) {
-        add_span(h, &s->held, p, n);
-        return 0;
-    }
     buf_init(&b, worker_pool(h->s.w));
     add_span(h, &b, p, n);
-    deliver(s, &b);
+    if (s->in == H2_IN_HELD)
+        buf_queue(&s->held, &b);
+    else
+        deliver(s, &b);
     return 0;
 }
 

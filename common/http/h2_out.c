@@ -5,7 +5,7 @@
 
 #include "http/h2_impl.h"
 
-enum { FRAME_HEAD_BYTES = 9, GROW_MS = 10 };
+enum { FRAME_HEAD_BYTES = 9, FEW_FIELDS = 48 };
 
 static bool dead(const struct h2_stream *s)
 {
@@ -25,9 +25,10 @@ static void reset(struct h2_stream *s, uint32_t code)
 
 /* ---- heads */
 
-static nghttp2_nv *nv_of(const struct h2_list *list, struct arena *a)
+/* few: the caller's room for a usual list. */
+static nghttp2_nv *nv_of(const struct h2_list *list, struct arena *a, nghttp2_nv few[FEW_FIELDS])
 {
-    nghttp2_nv *nv = arena_get(a, (list->nfields + 1) * sizeof *nv);
+    nghttp2_nv *nv = list->nfields <= FEW_FIELDS ? few : arena_get(a, list->nfields * sizeof *nv);
     for (unsigned i = 0; i < list->nfields; i++) {
         const struct field *f = &list->fields[i];
         bool secret = h2head_sensitive(f->name);
@@ -55,9 +56,10 @@ static ssize_t on_read(nghttp2_session *ng, int32_t id, uint8_t *to, size_t max,
     *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (s->trailers && s->trailers->nfields > 0) {
         struct h2_list list;
+        nghttp2_nv few[FEW_FIELDS];
         h2head_write_trailers(s->trailers, s->pub.mem, &list);
         if (list.nfields > 0 &&
-            nghttp2_submit_trailer(ng, id, nv_of(&list, s->pub.mem), list.nfields) == 0)
+            nghttp2_submit_trailer(ng, id, nv_of(&list, s->pub.mem, few), list.nfields) == 0)
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
     }
     return (ssize_t)n;
@@ -73,8 +75,9 @@ static void submit_response(struct h2_stream *s, const struct http_head *head, b
     static const struct http_head unread = {.method = {"GET", 3}, .length = -1};
     nghttp2_data_provider body = provider(s);
     struct h2_list list;
+    nghttp2_nv few[FEW_FIELDS];
     h2head_write_response(head, s->request ? s->request : &unread, end, s->pub.mem, &list);
-    nghttp2_nv *nv = nv_of(&list, s->pub.mem);
+    nghttp2_nv *nv = nv_of(&list, s->pub.mem, few);
     if (head->status < 200 && head->status != 101) {
         nghttp2_submit_headers(s->h->ng, NGHTTP2_FLAG_NONE, s->id, NULL, nv, list.nfields, NULL);
         return;
@@ -131,13 +134,14 @@ static void client_head(struct h2_stream *s, const struct http_head *head, bool 
 {
     nghttp2_data_provider body = provider(s);
     struct h2_list list;
+    nghttp2_nv few[FEW_FIELDS];
     if (s->out != H2_OUT_WAIT)
         return;
     s->request = head;
     s->tunnel = head->protocol.n > 0 || str_eq(head->method, STR("CONNECT"));
     end = end && !s->tunnel;
     h2head_write_request(head, end, s->pub.mem, &list);
-    int32_t id = nghttp2_submit_request(s->h->ng, NULL, nv_of(&list, s->pub.mem), list.nfields,
+    int32_t id = nghttp2_submit_request(s->h->ng, NULL, nv_of(&list, s->pub.mem, few), list.nfields,
                                         end ? NULL : &body, s);
     if (id < 0) {
         s->why = WHY_REFUSED;
@@ -179,7 +183,7 @@ static void op_data(struct http_stream *stream, struct buf *b)
         h2_later(s);
         return;
     }
-    buf_move_all(&s->body, b);
+    buf_queue(&s->body, b);
     nghttp2_session_resume_data(s->h->ng, s->id);
 }
 
@@ -201,24 +205,20 @@ static void op_end(struct http_stream *stream, const struct http_head *trailers)
 
 /* Credit that comes back fast asks for more at a time; a tunnel may stall for days, and keeps to
  * what it has (WS-07). */
-static void grow(struct h2_stream *s, size_t n)
+static void adjust_window(struct h2_stream *s, size_t n)
 {
-    size_t max = s->h->s.limits->window_max;
-    if (s->window >= max || s->in != H2_IN_BODY)
+    struct h2 *h = s->h;
+    const struct http_limits *limits = h->s.limits;
+    size_t size = s->window.size;
+    if (s->in != H2_IN_BODY)
         return;
-    s->credited += (uint32_t)n;
-    if (s->credited < s->window)
+    size_t next =
+        window_next(&s->window, n, worker_now(h->s.w), limits->window, limits->window_max);
+    if (next == size || h->granted - size + next > h->window)
         return;
-    uint64_t now = worker_now(s->h->s.w);
-    bool quick = now - s->credited_at <= GROW_MS;
-    s->credited = 0;
-    s->credited_at = now;
-    uint32_t more = 2 * (size_t)s->window < max ? s->window : (uint32_t)(max - s->window);
-    if (!quick || s->h->granted + more > s->h->window)
-        return;
-    s->window += more;
-    s->h->granted += more;
-    nghttp2_session_set_local_window_size(s->h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)s->window);
+    s->window.size = next;
+    h->granted += next - size;
+    nghttp2_session_set_local_window_size(h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)next);
 }
 
 static void op_credit(struct http_stream *stream, size_t n)
@@ -232,7 +232,7 @@ static void op_credit(struct http_stream *stream, size_t n)
         nghttp2_session_consume_connection(s->h->ng, n);
     } else {
         nghttp2_session_consume(s->h->ng, s->id, n);
-        grow(s, n);
+        adjust_window(s, n);
     }
     if (nghttp2_session_want_write(s->h->ng))
         wake(s);
@@ -286,6 +286,7 @@ static void op_cancel(struct http_stream *stream, enum why why)
     struct h2_stream *s = h2_of(stream);
     s->gone = s->ours = true;
     s->h->s.running--;
+    h2_unused(s->h); /* what we submit now may never leave */
     s->request = s->trailers = NULL;
     buf_clear(&s->held);
     h2_give_back(s);
@@ -408,10 +409,11 @@ static void write_frames(struct h2 *h, struct buf *out, size_t max)
 void h2_on_fill(void *user, struct buf *out, size_t max)
 {
     struct h2 *h = user;
-    if (h->phase < H2_LINGER) {
+    h2_tell_later(h); /* the last batch has left, or we would not be asked */
+    if (h->phase < H2_LINGER)
         write_frames(h, out, max);
+    if (out->len == 0)
         h2_tell_later(h);
-    }
     if (h->phase < H2_ENDING && (h->broken || h->fail_code))
         h2_fail(h, h->fail_code ? h->fail_code : NGHTTP2_PROTOCOL_ERROR);
     if (h->choked && h->phase < H2_ENDING && !h2_choked(h)) {

@@ -10,6 +10,7 @@ struct raw {
     struct session s;
     struct http_stream stream;
     struct buf out;
+    size_t flown; /* given to the conn at the last fill: not told yet */
     size_t unread;
     struct str authority;
     bool has_stream, closing, opened;
@@ -97,16 +98,22 @@ static void on_eof(void *user)
     settle(r);
 }
 
+static void tell_sent(struct raw *r)
+{
+    size_t n = r->flown;
+    r->flown = 0;
+    if (n > 0 && r->has_stream)
+        r->stream.ev->sent(r->stream.user, n);
+}
+
 static void on_fill(void *user, struct buf *out, size_t max)
 {
     struct raw *r = user;
-    size_t n = r->out.len < max ? r->out.len : max;
-    if (n > 0) {
-        buf_move(out, &r->out, n);
-        if (r->has_stream)
-            r->stream.ev->sent(r->stream.user, n);
+    tell_sent(r); /* the last batch has left, or we would not be asked */
+    if (r->closing)
         return;
-    }
+    r->flown = r->out.len < max ? r->out.len : max;
+    buf_move(out, &r->out, r->flown);
     if (out->len == 0)
         settle(r);
 }
@@ -140,7 +147,7 @@ static void op_head(struct http_stream *s, const struct http_head *head, bool en
 static void op_data(struct http_stream *s, struct buf *b)
 {
     struct raw *r = of(s);
-    buf_move_all(&r->out, b);
+    buf_queue(&r->out, b);
     conn_wake(r->s.conn);
 }
 
@@ -172,7 +179,8 @@ static void op_cancel(struct http_stream *s, enum why why)
 static struct conn *op_lend(struct http_stream *s, bool in, int64_t *ret_n)
 {
     struct raw *r = of(s);
-    bool free_in = !r->in_ended && r->unread == 0, free_out = !r->out_ended && r->out.len == 0;
+    bool free_in = !r->in_ended && r->unread == 0,
+         free_out = !r->out_ended && r->out.len == 0 && r->flown == 0;
     *ret_n = -1;
     if (r->closing || !r->has_stream || conn_info(r->s.conn)->tls)
         return NULL;

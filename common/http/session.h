@@ -14,7 +14,7 @@ struct http_limits {
     size_t max_memory; /* of the worker: above it heads in pieces are refused with 503 (B7); 0: no
                           cap */
     size_t window;     /* bytes of a body received and not credited; h1 tunnels: half */
-    size_t window_max; /* what a stream's window may grow to while its credit keeps coming (h2) */
+    size_t window_max; /* what it may grow to while its credit keeps coming quickly (window.h) */
     unsigned max_streams;   /* h2: streams a peer may have open at once */
     unsigned max_resets;    /* h2: streams reset, by either side, ahead of those that ended well */
     unsigned max_control;   /* h2: frames that carry nothing (SETTINGS, PING, PRIORITY, empty DATA,

@@ -15,7 +15,7 @@
 #include "net/listen.h"
 #include "net/splice_impl.h"
 
-enum { FILL_BYTES = 65536, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
+enum { FILL_BYTES = 12 * CHUNK_BYTES, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
 
 static void on_close(uv_handle_t *h)
 {

@@ -9,8 +9,8 @@
 
 enum {
     RECORD_BYTES = 16384,
-    BATCH_BYTES = 4 * CHUNK_BYTES, /* what was read in whole chunks goes as whole records */
-    FIRST_RECORD_BYTES = 4096,     /* while the peer's window is small: read before all has come */
+    BATCH_BYTES = 12 * CHUNK_BYTES, /* what was read in whole chunks goes as whole records */
+    FIRST_RECORD_BYTES = 4096,      /* while the peer's window is small: read before all has come */
     BURST_BYTES = 65536,
     BURST_ENDS_MS = 1000,
     MAX_REPLIES = 16384 /* answers to the peer's own control messages that it does not read */

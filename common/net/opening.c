@@ -63,7 +63,7 @@ static void on_header(struct opening *o, struct buf *in)
     union addr source;
     switch (proxyhead_read(head, n, &used, &has, &source)) {
     case PROXYHEAD_MORE: /* so all of it is header */
-        buf_move_all(&o->head, in);
+        buf_queue(&o->head, in);
         return;
     case PROXYHEAD_BAD:
         conn_close(o->conn, WHY_CLIENT_PROTOCOL);

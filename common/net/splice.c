@@ -116,6 +116,13 @@ static void count(struct splice *s, size_t n)
     s->untold += n;
 }
 
+/* Kernels, and sandboxes around them, that do not splice these sockets, or not now. */
+static bool cannot_splice(int error)
+{
+    return error == EINVAL || error == ENOSYS || error == EPERM || error == EOPNOTSUPP ||
+           error == ENOMEM;
+}
+
 /* Into the pipe; false: nothing came. */
 static bool take(struct splice *s)
 {
@@ -134,7 +141,8 @@ static bool take(struct splice *s)
         return true;
     }
     s->eof = n == 0;
-    s->lost = n < 0 && errno != EAGAIN && errno != EINTR;
+    s->over |= n < 0 && cannot_splice(errno);
+    s->lost = n < 0 && !s->over && errno != EAGAIN && errno != EINTR;
     return s->eof || s->lost;
 }
 
@@ -148,8 +156,12 @@ static void wait_writable(struct splice *s)
         room = PIECE_BYTES;
     ssize_t n = read(s->pipe->fd[0], p, room < s->in_pipe ? room : s->in_pipe);
     buf_commit(&s->to->out, n > 0 ? (size_t)n : 0);
-    s->in_pipe -= n > 0 ? (size_t)n : 0;
-    count(s, n > 0 ? (size_t)n : 0);
+    if (n <= 0) {
+        conn_close(s->to, conn_gone(s->to));
+        return;
+    }
+    s->in_pipe -= (size_t)n;
+    count(s, (size_t)n);
     conn_fly(s->to);
 }
 
@@ -169,7 +181,7 @@ static bool give(struct splice *s)
     }
     if (n < 0 && errno == EINTR)
         return true;
-    if (n < 0 && errno == EAGAIN)
+    if (n < 0 && (errno == EAGAIN || cannot_splice(errno)))
         wait_writable(s);
     else
         conn_close(s->to, conn_gone(s->to));

@@ -22,6 +22,8 @@ struct splice_events {
  * them is closing.  A pipe is held only while bytes lie in it. */
 struct splice *splice_start(struct conn *from, struct conn *to, int64_t n,
                             const struct splice_events *ev, void *user);
+/* The far side is full: the near one is not read meanwhile. */
+bool splice_full(const struct splice *s);
 /* Ends it without done().  Bytes may be lost: then neither side's message is whole, and both must
  * end. */
 void splice_stop(struct splice *s);

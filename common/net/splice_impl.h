@@ -6,8 +6,6 @@
 
 /* readable: the near side has something to read; else the far side can take more. */
 void splice_pump(struct splice *s, bool readable);
-/* The far side is full: the near side need not be read. */
-bool splice_full(const struct splice *s);
 /* One of the two is closing. */
 void splice_abandon(struct splice *s);
 #endif

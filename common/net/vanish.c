@@ -4,8 +4,10 @@
  * written to are looked at from time to time: unacknowledged bytes and no acknowledgement of
  * anything, probes included, for 90 s means gone (cases OPS-08). */
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include "net/conn_impl.h"
+#include "net/splice_impl.h"
 
 enum { LOOK_MS = 15000, QUIET_MS = 60000, GONE_MS = 90000, LOOKS = 256, STOPPED_MS = 1000 };
 
@@ -84,13 +86,24 @@ static bool was_reset(struct conn *c)
            getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) == 0 && i.tcpi_state == TCP_CLOSE;
 }
 
+/* An origin that has said all and was reset behind it, with a client that takes its time: what lies
+ * here is still the answer, and the reset is read after it. */
+static bool has_more(const struct conn *c)
+{
+    int unread = 0;
+    if (c->info.listener)
+        return false;
+    return c->in.len > 0 || (c->source && splice_full(c->source)) ||
+           (ioctl(c->fd, FIONREAD, &unread) == 0 && unread > 0);
+}
+
 static void on_look(struct timer *t)
 {
     struct worker *w = container_of(t, struct worker, look);
     list_each(l, &w->stopped)
     {
         struct conn *c = container_of(l, struct conn, stopped);
-        if (was_reset(c))
+        if (was_reset(c) && !has_more(c))
             conn_close(c, gone(c));
     }
     if (!list_empty(&w->stopped))

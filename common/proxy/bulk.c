@@ -80,6 +80,11 @@ void bulk_try(struct exchange *x, struct bulk *b, size_t sent)
         give_back(x, b, 0);
 }
 
+bool bulk_held_up(const struct bulk *b)
+{
+    return b->splice && splice_full(b->splice);
+}
+
 static void stop(struct bulk *b)
 {
     if (b->splice)

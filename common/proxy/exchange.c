@@ -68,7 +68,7 @@ static void on_deadline(struct timer *t)
                       &(struct http_fault){408, "request head not complete in time"});
         return;
     }
-    if (uploads(x) && x->owed == 0) {
+    if (uploads(x) && x->owed == 0 && !bulk_held_up(&x->bulk_up)) {
         exchange_fail(x, WHY_DEADLINE,
                       &(struct http_fault){408, "request body not complete in time"});
         return;
@@ -223,8 +223,7 @@ static void keep_for_replay(struct exchange *x, const struct buf *b)
         buf_clear(&x->replay);
         return;
     }
-    for (const struct slice *s = b->head; s; s = s->next)
-        buf_ref(&x->replay, s->chunk, s->p, s->n);
+    buf_share(&x->replay, b);
 }
 
 static void down_data(void *user, struct buf *b)
@@ -240,7 +239,7 @@ static void down_data(void *user, struct buf *b)
         return;
     }
     if (!x->up) {
-        buf_move_all(&x->pending, b);
+        buf_queue(&x->pending, b);
         return;
     }
     keep_for_replay(x, b);

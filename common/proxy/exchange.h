@@ -113,6 +113,8 @@ void exchange_check_over(struct exchange *x);
 /* bulk.c */
 /* So many bytes have just left in this direction: may the rest go through a pipe? */
 void bulk_try(struct exchange *x, struct bulk *b, size_t sent);
+/* Its bytes do not leave: the side they go to takes nothing now. */
+bool bulk_held_up(const struct bulk *b);
 /* Before either stream is cancelled, and once it is closed: what is in a pipe is lost. */
 void bulk_stop(struct exchange *x);
 

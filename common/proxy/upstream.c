@@ -23,8 +23,7 @@ static void send_body(struct exchange *x, struct buf *b)
     if (b->len == 0)
         return;
     if (b != &x->replay && x->keep_replay)
-        for (const struct slice *s = b->head; s; s = s->next)
-            buf_ref(&x->replay, s->chunk, s->p, s->n);
+        buf_share(&x->replay, b);
     x->owed += b->len;
     x->up->ops->data(x->up, b);
 }

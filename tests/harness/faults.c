@@ -3,6 +3,10 @@
 #include "harness/faults.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdarg.h>
 #include <sys/socket.h>
 
 #include "net/conn_impl.h"
@@ -153,3 +157,57 @@ int __wrap_ioctl(int fd, unsigned long request, void *p)
     errno = error;
     return -1;
 }
+
+CALL(int, pipe2, (int fd[2], int flags), (fd, flags))
+
+static bool is_socket(int fd)
+{
+    int type;
+    socklen_t n = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) == 0;
+}
+
+ssize_t __real_splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags);
+ssize_t __wrap_splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags);
+ssize_t __wrap_splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags)
+{
+    int error = strikes(FAULT_splice);
+    if (!error)
+        return __real_splice(in, in_at, out, out_at, is_socket(in) ? n : trickle(n), flags);
+    errno = error;
+    return -1;
+}
+
+/* Only with a number, as F_SETPIPE_SZ has it. */
+int __real_fcntl(int fd, int what, ...);
+int __wrap_fcntl(int fd, int what, ...);
+int __wrap_fcntl(int fd, int what, ...)
+{
+    va_list rest;
+    int error = strikes(FAULT_fcntl);
+    va_start(rest, what);
+    int value = va_arg(rest, int);
+    va_end(rest);
+    if (!error)
+        return __real_fcntl(fd, what, value);
+    errno = error;
+    return -1;
+}
+
+/* ---- OpenSSL: 0, and an error in the thread's list; the errno does not count */
+
+#define SSL_CALL(name, parameters, arguments)         \
+    int __real_##name parameters;                     \
+    int __wrap_##name parameters;                     \
+    int __wrap_##name parameters                      \
+    {                                                 \
+        if (!strikes(FAULT_##name))                   \
+            return __real_##name arguments;           \
+        ERR_raise(ERR_LIB_SSL, ERR_R_INTERNAL_ERROR); \
+        return 0;                                     \
+    }
+
+SSL_CALL(SSL_do_handshake, (SSL * ssl), (ssl))
+SSL_CALL(SSL_read_ex, (SSL * ssl, void *p, size_t n, size_t *ret), (ssl, p, n, ret))
+SSL_CALL(SSL_write_ex, (SSL * ssl, const void *p, size_t n, size_t *ret), (ssl, p, n, ret))
+SSL_CALL(SSL_shutdown, (SSL * ssl), (ssl))

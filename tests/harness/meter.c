@@ -215,11 +215,11 @@ static void on_head(void *user, struct http_head *h, bool end)
     t->pub.ev->head(t->pub.user, h, end);
 }
 
-/* One of many may have a window that has grown. */
+/* It may have grown. */
 static size_t window_of(const struct metered *t)
 {
     const struct http_limits *l = t->session->pub.limits;
-    return t->session->pub.many && l->window_max > l->window ? l->window_max : l->window;
+    return l->window_max > l->window ? l->window_max : l->window;
 }
 
 static void on_data(void *user, struct buf *b)

@@ -23,7 +23,7 @@ static const struct http_limits peer_limits = {.max_head_bytes = 65536,
 
 static struct call *begin(struct peer *p, struct http_stream *s)
 {
-    size_t window = p->version == H2 ? p->limits.window_max : p->limits.window;
+    size_t window = p->limits.window_max;
     assert(p->ncalls < PEER_CALLS);
     struct call *c = &p->calls[p->ncalls++];
     c->peer = p;

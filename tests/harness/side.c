@@ -41,7 +41,7 @@ static struct tap *begin(struct side *x, struct http_stream *s, bool server)
     }
     x->n++;
     size_t window = x->limits.window;
-    if (many(x) && x->limits.window_max > window)
+    if (x->limits.window_max > window)
         window = x->limits.window_max;
     tap_init(t, &x->trace, x->w, s, window, x->user, x->context);
     if (many(x)) {

@@ -238,6 +238,93 @@ static void bulk_reserve_is_64_kib(void **state)
     buf_clear(&b);
 }
 
+/* A piece of n bytes at the front of a chunk that nothing else is in, as a peer can arrange it. */
+static void piece_of_its_own(struct chunk_pool *pool, struct buf *ret, uint8_t c, size_t n,
+                             bool bulk)
+{
+    struct buf rest;
+    size_t room;
+    buf_init(ret, pool);
+    buf_init(&rest, pool);
+    uint8_t *p = buf_reserve(pool, bulk, &room);
+    memset(p, c, room);
+    buf_commit(ret, room);
+    buf_move(&rest, ret, ret->len - n);
+    buf_clear(&rest);
+}
+
+static void what_waits_holds_a_bounded_multiple_of_its_bytes(void **state)
+{
+    static const struct {
+        size_t piece, total;
+        bool bulk;
+    } rows[] = {{1, 4096, false},     {100, 65536, false},  {1000, 65536, false},
+                {2039, 65536, false}, {2040, 65536, false}, {512, 65536, true},
+                {8183, 65472, true},  {8184, 65472, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf moved, shared, piece;
+        uint8_t *expected = mem_new(rows[i].total);
+        size_t n = 0;
+        buf_init(&moved, *state);
+        buf_init(&shared, *state);
+        for (uint8_t c = 0; n + rows[i].piece <= rows[i].total; c++, n += rows[i].piece) {
+            piece_of_its_own(*state, &piece, c, rows[i].piece, rows[i].bulk);
+            buf_share(&shared, &piece);
+            buf_queue(&moved, &piece);
+            memset(expected + n, c, rows[i].piece);
+            assert_int_equal(piece.len, 0);
+        }
+        assert_bytes(&moved, expected, n);
+        assert_bytes(&shared, expected, n);
+        /* each of the two may hold what it shares with nobody */
+        assert_true(chunk_pool_used(*state) <= 2 * 20 * n + 4 * 65536);
+        buf_clear(&moved);
+        assert_bytes(&shared, expected, n);
+        buf_clear(&shared);
+        mem_free(expected);
+    }
+}
+
+/* Reads of a byte each, while others fill the chunk in between. */
+static void what_is_read_in_small_pieces_pins_no_chunk_for_each(void **state)
+{
+    struct buf b, other;
+    buf_init(&b, *state);
+    for (unsigned i = 0; i < 2000; i++) {
+        size_t room;
+        buf_reserve(*state, false, &room)[0] = (uint8_t)i;
+        buf_commit(&b, 1);
+        piece_of_its_own(*state, &other, 'x', 1, false);
+        buf_clear(&other);
+    }
+    assert_int_equal(b.len, 2000);
+    uint8_t bytes[2000];
+    buf_peek(&b, bytes, sizeof bytes);
+    for (unsigned i = 0; i < 2000; i++)
+        assert_int_equal(bytes[i], (uint8_t)i);
+    assert_true(chunk_pool_used(*state) < 8 * 16384);
+    buf_clear(&b);
+}
+
+static void queue_goes_on_in_its_slice_without_a_copy(void **state)
+{
+    struct buf waits, src;
+    buf_init(&waits, *state);
+    buf_init(&src, *state);
+    buf_write(&src, "abcdef", 6);
+    const uint8_t *at = src.head->p;
+    for (int i = 0; i < 3; i++) {
+        struct buf two;
+        buf_init(&two, *state);
+        buf_move(&two, &src, 2);
+        buf_queue(&waits, &two);
+    }
+    assert_int_equal(slice_count(&waits), 1);
+    assert_ptr_equal(waits.head->p, at);
+    assert_bytes(&waits, "abcdef", 6);
+    buf_clear(&waits);
+}
+
 static void trim_keeps_what_is_in_use(void **state)
 {
     struct buf a, b;
@@ -311,6 +398,25 @@ static void random_move(struct model *to, struct model *from, unsigned *seed)
     from->n -= n;
 }
 
+static void random_queue(struct model *to, struct model *from)
+{
+    if (to->n + from->n > MODEL_BYTES || to == from)
+        return;
+    memcpy(to->bytes + to->n, from->bytes, from->n);
+    to->n += from->n;
+    from->n = 0;
+    buf_queue(&to->b, &from->b);
+}
+
+static void random_share(struct model *to, const struct model *from)
+{
+    if (to->n + from->n > MODEL_BYTES || to == from)
+        return;
+    memcpy(to->bytes + to->n, from->bytes, from->n);
+    to->n += from->n;
+    buf_share(&to->b, &from->b);
+}
+
 static void random_ref(struct model *to, const struct model *from, unsigned *seed)
 {
     const struct slice *s = from->b.head;
@@ -333,7 +439,7 @@ static void random_operations_keep_every_byte(void **state)
     }
     for (int step = 0; step < 20000; step++) {
         struct model *m = &models[rand_r(&seed) % BUFS], *other = &models[rand_r(&seed) % BUFS];
-        switch (rand_r(&seed) % 5) {
+        switch (rand_r(&seed) % 7) {
         case 0:
         case 1:
             random_write(m, &seed);
@@ -343,6 +449,12 @@ static void random_operations_keep_every_byte(void **state)
             break;
         case 3:
             random_move(m, other, &seed);
+            break;
+        case 4:
+            random_queue(m, other);
+            break;
+        case 5:
+            random_share(m, other);
             break;
         default:
             random_ref(m, other, &seed);
@@ -375,6 +487,9 @@ int main(void)
         T(reserve_takes_nothing_until_commit),
         T(reserve_has_at_least_2_kib),
         T(bulk_reserve_is_64_kib),
+        T(what_waits_holds_a_bounded_multiple_of_its_bytes),
+        T(what_is_read_in_small_pieces_pins_no_chunk_for_each),
+        T(queue_goes_on_in_its_slice_without_a_copy),
         T(trim_keeps_what_is_in_use),
         T(random_operations_keep_every_byte),
     };
