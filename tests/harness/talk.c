@@ -23,6 +23,13 @@ struct talk talk_call(uint16_t port)
     return t;
 }
 
+/* A socket with a timeout may be interrupted by less than a signal (work that the kernel does for
+ * the thread), and is not taken up again by itself. */
+static bool again(const struct talk *t, int n)
+{
+    return n <= 0 && errno == EINTR && SSL_get_error(t->ssl, n) == SSL_ERROR_WANT_READ;
+}
+
 struct talk talk_call_tls(uint16_t port, SSL_CTX *ctx)
 {
     struct talk t = talk_call(port);
@@ -30,7 +37,11 @@ struct talk talk_call_tls(uint16_t port, SSL_CTX *ctx)
     setsockopt(t.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     t.ssl = SSL_new(ctx);
     SSL_set_fd(t.ssl, t.fd);
-    if (SSL_connect(t.ssl) == 1)
+    int n;
+    do
+        n = SSL_connect(t.ssl);
+    while (again(&t, n));
+    if (n == 1)
         return t;
     t.over = true;
     t.silent = errno == EAGAIN;
@@ -46,8 +57,11 @@ void talk_done(struct talk *t)
 
 static bool hear_tls(struct talk *t)
 {
-    errno = 0;
-    int n = t->over ? 0 : SSL_read(t->ssl, t->bytes + t->n, BYTES - (int)t->n);
+    int n;
+    do {
+        errno = 0;
+        n = t->over ? 0 : SSL_read(t->ssl, t->bytes + t->n, BYTES - (int)t->n);
+    } while (again(t, n));
     t->silent |= n <= 0 && errno == EAGAIN;
     t->over = n <= 0;
     t->n += n > 0 ? (size_t)n : 0;

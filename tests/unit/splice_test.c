@@ -259,16 +259,12 @@ static void a_slow_reader_gets_everything_and_holds_the_sender_up(void **state)
     int small = 16384;
     setsockopt(p->far.peer, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     start(p, -1);
-    for (int i = 0; i < 200; i++) {
+    size_t stuck = 1;
+    for (int still = 0; still < 50; still = p->sent == stuck ? still + 1 : 0) {
+        stuck = p->sent; /* until the kernel takes no more, and nobody else does */
         send_pattern(p, SIZE_MAX / 2);
         turn(p);
     }
-    size_t stuck = p->sent;
-    for (int i = 0; i < 50; i++) {
-        send_pattern(p, SIZE_MAX / 2);
-        turn(p);
-    }
-    assert_true(p->sent - stuck < 1024 * 1024); /* the kernel may still make room */
     assert_true(worker_held(p->w) < 65536);
     assert_int_equal(p->done, -1);
     size_t total = p->sent;
@@ -288,7 +284,7 @@ static void eof_is_told_by_the_near_connection_afterwards(void **state)
     start(p, -1);
     send_pattern(p, 100000);
     shutdown(p->near.peer, SHUT_WR);
-    for (int i = 0; i < 500 && p->near.eofs == 0; i++) {
+    for (int i = 0; i < 5000 && p->near.eofs == 0; i++) {
         turn(p);
         receive_pattern(p, SIZE_MAX);
     }
@@ -303,7 +299,7 @@ static void drips_go_back_to_the_ordinary_way(void **state)
     start(p, -1);
     turn(p);
     send_pattern(p, 10);
-    for (int i = 0; i < 100 && p->done < 0; i++)
+    for (int i = 0; i < 5000 && p->done < 0; i++)
         turn(p);
     assert_int_equal(p->done, 10);
     drain(p);
