@@ -32,7 +32,7 @@ def arguments():
     p.add_argument("--gateway", required=True, help="the program sallyport-ingress")
     p.add_argument("--only", default="", help="only tests whose file, name or ids contain this text")
     p.add_argument("--workers", type=int, default=2, help="workers of each gateway")
-    p.add_argument("-j", type=int, default=2, help="tests at a time")
+    p.add_argument("-j", type=int, default=2 * (os.cpu_count() or 1), help="tests at a time (default: two for each core)")
     p.add_argument("--long", action="store_true", help="also tests that take minutes")
     p.add_argument("-v", action="store_true", help="a line for each test that passed")
     p.add_argument("--list", action="store_true", help="name the tests and run none")
