@@ -17,6 +17,32 @@ static bool covers(const struct cidr *net, const struct ip *ip)
     return bits == 0 || (net->ip.b[whole] ^ ip->b[whole]) >> (8 - bits) == 0;
 }
 
+bool cidr_has(const struct cidr *net, const struct ip *ip)
+{
+    return covers(net, ip);
+}
+
+bool cidr_is_v4(const struct cidr *net)
+{
+    return net->prefix >= V4_PREFIX && ip_is_v4(&net->ip);
+}
+
+struct ip cidr_last(const struct cidr *net)
+{
+    struct ip last = net->ip;
+    for (unsigned bit = net->prefix; bit < 128; bit++)
+        last.b[bit / 8] |= (uint8_t)(0x80u >> bit % 8);
+    return last;
+}
+
+size_t cidr_text(const struct cidr *net, char out[CIDR_TEXT_BYTES])
+{
+    size_t n = ip_text(&net->ip, out);
+    unsigned prefix = net->prefix - (cidr_is_v4(net) ? V4_PREFIX : 0u);
+    out[n++] = '/';
+    return n + text_put_u64(out + n, prefix);
+}
+
 static void cut_host_bits(struct cidr *net)
 {
     for (unsigned bit = net->prefix; bit < 128; bit++)

@@ -94,6 +94,10 @@ cjson/|cJSON\.h       common/base/json\.c
 openssl/              common/base/digest\.c|common/net/(conn_tls|tls(_leaf|_tickets|_wire)?)\.c|common/net/tls_impl\.h|tests/
 nghttp2/              common/http/h2_impl\.h|tests/harness/h2frames\.c
 hiredis/              ingress/redis\.c
+idn2\.h               policies/domains\.c
+libpsl\.h             policies/domains\.c
+libmnl/               egress/kernel/
+nftables/             egress/kernel/nft\.c
 cmocka\.h             tests/
 '
 rule "one door per library" < <(while read -r header places; do
@@ -101,7 +105,7 @@ rule "one door per library" < <(while read -r header places; do
     grep -E "#[ 	]*include[ 	]*[<\"]($header)" <<<"$all_code" | grep -vE "^($places)"
 done <<<"$doors")
 rule "no foreign header in one of ours" < <(
-    grep -E '#[ 	]*include[ 	]*<(uv|llhttp|cjson|cJSON|openssl|nghttp2|hiredis)' <<<"$product_code" |
+    grep -E '#[ 	]*include[ 	]*<(uv|llhttp|cjson|cJSON|openssl|nghttp2|hiredis|idn2|libpsl|libmnl|nftables)' <<<"$product_code" |
         grep -E '^[^:]*\.h:' | grep -v '_impl\.h:')
 
 # ---- calls

@@ -9,6 +9,8 @@
 
 #include "base/text.h"
 
+#define SECOND INT64_C(1000000000)
+
 static const struct setting special_rows[] = {
     {"help", NULL, SET_BOOL, offsetof(struct schema_actions, help), "false", 0, 0, NULL, 0,
      "Actions", "print this text, whatever else is given", 0},
@@ -63,6 +65,28 @@ static bool read_bool(struct str text, bool *ret)
     return false;
 }
 
+static bool read_word(struct str text, bool *ret)
+{
+    static const char *const words[] = {"0",   "1", "false", "true", "no",
+                                        "yes", "n", "y",     "off",  "on"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (str_ieq(text, str_of(words[i]))) {
+            *ret = i % 2 == 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_decimal(struct str text, int64_t unit, int64_t *ret)
+{
+    uint64_t v;
+    if (!text_u64(text, (uint64_t)(INT64_MAX / unit), &v))
+        return false;
+    *ret = (int64_t)v * unit;
+    return true;
+}
+
 static bool read_choice(const struct setting *row, struct str text, int *ret)
 {
     for (int i = 0; row->choices[i]; i++) {
@@ -93,13 +117,16 @@ static bool read_bytes(struct str text, int64_t *ret)
 
 static bool read_value(const struct setting *row, struct str text, union value *ret)
 {
+    bool plain = row->flags & SETTING_PLAIN;
     switch (row->type) {
     case SET_BOOL:
-        return read_bool(text, &ret->b);
+        return plain ? read_word(text, &ret->b) : read_bool(text, &ret->b);
     case SET_INT:
-        return text_go_int(text, &ret->i) && in_range(row, (double)ret->i);
+        return (plain ? read_decimal(text, 1, &ret->i) : text_go_int(text, &ret->i)) &&
+               in_range(row, (double)ret->i);
     case SET_DURATION:
-        return text_duration(text, &ret->i) && in_range(row, (double)ret->i);
+        return (plain ? read_decimal(text, SECOND, &ret->i) : text_duration(text, &ret->i)) &&
+               in_range(row, (double)ret->i);
     case SET_BYTES:
         return read_bytes(text, &ret->i) && in_range(row, (double)ret->i);
     case SET_DOUBLE:
@@ -176,7 +203,9 @@ struct str schema_show(const struct setting *row, const void *settings, bool pla
     case SET_INT:
         return arena_printf(a, "%lld", (long long)*(const int64_t *)place);
     case SET_DURATION:
-        return show_duration(*(const int64_t *)place, a);
+        return row->flags & SETTING_PLAIN
+                   ? arena_printf(a, "%lld", (long long)(*(const int64_t *)place / SECOND))
+                   : show_duration(*(const int64_t *)place, a);
     case SET_BYTES:
         return show_bytes(*(const int64_t *)place, a);
     case SET_DOUBLE:
@@ -249,7 +278,8 @@ static struct str allowed_text(const struct setting *row, struct arena *a)
         [SET_TEXT] = "a text",
         [SET_CHOICE] = "one of ",
     };
-    struct str kind = str_of(kinds[row->type]);
+    bool seconds = row->type == SET_DURATION && row->flags & SETTING_PLAIN;
+    struct str kind = seconds ? STR("whole seconds") : str_of(kinds[row->type]);
     return arena_cat(a, kind,
                      row->type == SET_CHOICE ? choices_text(row, ", ", a) : range_text(row, a));
 }
@@ -285,7 +315,8 @@ static const char *type_word(const struct setting *row)
 static void help_row(FILE *out, const struct setting *row, struct arena *a)
 {
     if (row->flags & SETTING_VARIABLE) {
-        fprintf(out, "  variable %s\n      %s\n", row->env, row->help);
+        fprintf(out, "  variable %s\n      %s", row->env, row->help);
+        fprintf(out, *row->def ? " (default %s)\n" : "%s\n", row->def);
         return;
     }
     struct str choices = row->type == SET_CHOICE ? choices_text(row, "|", a) : STR_NONE;

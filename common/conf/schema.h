@@ -29,7 +29,9 @@ enum setting_flags {
     SETTING_ANY_CASE = 4,  /* a choice is compared without case */
     SETTING_EXCLUSIVE = 8, /* min itself is not allowed */
     SETTING_VARIABLE = 16, /* only its variable sets it: no flag, no member of the file */
-    SETTING_NO_FILE = 32   /* no member of the file */
+    SETTING_NO_FILE = 32,  /* no member of the file */
+    SETTING_PLAIN = 64     /* integers are decimal, durations whole seconds, booleans also words
+                              such as yes and off in any case (contract egress-policy 1.1) */
 };
 
 struct setting {

@@ -23,10 +23,14 @@ static struct snapshot *build(const struct settings *set, const struct maker *ma
                               const struct snapshot *old, struct arena *a, struct str *ret_error)
 {
     void *view = maker->make(set, old ? old->view : NULL, a, ret_error);
-    if (!view)
-        return NULL;
+    return view ? snapshot_carrying(set, maker, view, old ? old->revision + 1 : 1) : NULL;
+}
+
+struct snapshot *snapshot_carrying(const struct settings *set, const struct maker *maker,
+                                   void *view, uint64_t revision)
+{
     struct counted *c = mem_new(sizeof *c);
-    c->pub = (struct snapshot){.set = set, .view = view, .revision = old ? old->revision + 1 : 1};
+    c->pub = (struct snapshot){.set = set, .view = view, .revision = revision};
     c->maker = maker;
     atomic_init(&c->refs, 1);
     return &c->pub;

@@ -30,6 +30,11 @@ struct snapshot *snapshot_build(const struct settings *set, const struct maker *
  * fault. */
 struct snapshot *snapshot_rebuild(const struct snapshot *old, struct arena *a,
                                   struct str *ret_error);
+/* A snapshot with a view that was made elsewhere (a change over an API); maker->drop() takes it
+ * back.
+ */
+struct snapshot *snapshot_carrying(const struct settings *set, const struct maker *maker,
+                                   void *view, uint64_t revision);
 /* Counts are atomic: one per worker, not per request. */
 const struct snapshot *snapshot_ref(const struct snapshot *s);
 void snapshot_unref(const struct snapshot *s);

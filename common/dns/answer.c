@@ -75,6 +75,25 @@ static uint32_t negative_ttl(const void *p, size_t n)
     return 0;
 }
 
+uint32_t dns_reply_ttl(const void *p, size_t n, uint16_t type)
+{
+    struct dns_reader r;
+    struct dns_record rec;
+    uint32_t ttl = UINT32_MAX;
+    bool positive = false;
+    if (!dns_read(&r, p, n))
+        return 0;
+    while (dns_next_record(&r, &rec)) {
+        if (rec.type == DNS_OPT)
+            continue;
+        ttl = least(ttl, rec.ttl);
+        positive |= rec.section == DNS_ANSWER && (rec.type == type || type == DNS_ANY);
+    }
+    if (!dns_read_whole(&r))
+        return 0;
+    return positive ? ttl : least(ttl, negative_ttl(p, n));
+}
+
 int dns_reply_rcode(const void *p, size_t n)
 {
     struct dns_reader r;

@@ -28,6 +28,9 @@ struct dns_answer {
  * id and question agree has been checked. */
 void dns_answer(const void *p, size_t n, const struct dns_name *name, uint16_t type,
                 struct dns_answer *ret);
+/* How long, in s, the whole reply to a question for `type` may be kept: the least TTL of its
+ * records; for a negative one no longer than RFC 2308 says.  0: not to be kept. */
+uint32_t dns_reply_ttl(const void *p, size_t n, uint16_t type);
 /* All twelve bits of the reply's code, the upper ones from its OPT record; -1: the message is
  * faulty. */
 int dns_reply_rcode(const void *p, size_t n);

@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "base/map.h"
 
-enum { KEY_BYTES = 2 + DNS_NAME_MAX };
+enum { KEY_BYTES = 4 + DNS_NAME_MAX };
 
 struct entry {
     struct list link; /* in by_use */
@@ -66,26 +66,26 @@ size_t dns_cache_size(const struct dns_cache *c)
     return map_size(c->map);
 }
 
-static struct str make_key(char out[KEY_BYTES], const struct dns_name *name, uint16_t type)
+static struct str make_key(char out[KEY_BYTES], const struct dns_name *name, uint32_t kind)
 {
-    out[0] = (char)(type >> 8);
-    out[1] = (char)type;
+    for (size_t i = 0; i < 4; i++)
+        out[i] = (char)(kind >> 8 * i);
     for (size_t i = 0; i < name->n; i++)
-        out[2 + i] = ascii_lower((char)name->b[i]);
-    return (struct str){out, 2u + name->n};
+        out[4 + i] = ascii_lower((char)name->b[i]);
+    return (struct str){out, 4u + name->n};
 }
 
-static struct entry *find(struct dns_cache *c, const struct dns_name *name, uint16_t type)
+static struct entry *find(struct dns_cache *c, const struct dns_name *name, uint32_t kind)
 {
     char key[KEY_BYTES];
-    return map_get(c->map, make_key(key, name, type));
+    return map_get(c->map, make_key(key, name, kind));
 }
 
-void dns_cache_put(struct dns_cache *c, const struct dns_name *name, uint16_t type,
+void dns_cache_put(struct dns_cache *c, const struct dns_name *name, uint32_t kind,
                    struct str value, uint64_t ttl_ms, uint64_t now_ms)
 {
     char key[KEY_BYTES];
-    struct str k = make_key(key, name, type);
+    struct str k = make_key(key, name, kind);
     struct entry *e = map_get(c->map, k);
     if (e)
         drop(c, e);
@@ -103,10 +103,10 @@ void dns_cache_put(struct dns_cache *c, const struct dns_name *name, uint16_t ty
     map_put(c->map, entry_key(e), e);
 }
 
-bool dns_cache_get(struct dns_cache *c, const struct dns_name *name, uint16_t type, uint64_t now_ms,
+bool dns_cache_get(struct dns_cache *c, const struct dns_name *name, uint32_t kind, uint64_t now_ms,
                    struct str *ret_value, bool *ret_fresh)
 {
-    struct entry *e = find(c, name, type);
+    struct entry *e = find(c, name, kind);
     if (!e)
         return false;
     if (now_ms >= e->kept_until) {
@@ -120,10 +120,10 @@ bool dns_cache_get(struct dns_cache *c, const struct dns_name *name, uint16_t ty
     return true;
 }
 
-void dns_cache_extend(struct dns_cache *c, const struct dns_name *name, uint16_t type, uint64_t ms,
+void dns_cache_extend(struct dns_cache *c, const struct dns_name *name, uint32_t kind, uint64_t ms,
                       uint64_t now_ms)
 {
-    struct entry *e = find(c, name, type);
+    struct entry *e = find(c, name, kind);
     if (!e || now_ms < e->fresh_until)
         return;
     uint64_t until = now_ms + ms;

@@ -101,6 +101,14 @@ void dns_name_lower(struct dns_name *name)
         name->b[i] = (uint8_t)ascii_lower((char)name->b[i]);
 }
 
+bool dns_name_below(const struct dns_name *name, const struct dns_name *top)
+{
+    size_t at = 0;
+    while (name->n - at > top->n)
+        at += name->b[at] + 1u;
+    return name->n - at == top->n && same_without_case(name->b + at, top->b, top->n);
+}
+
 /* Where a pointer at `at` leads, or 0.  It must lead to before `start`, where the piece of name
  * that it continues begins. */
 static size_t pointer_target(const uint8_t *p, size_t n, size_t at, size_t start)
@@ -473,6 +481,83 @@ void dns_write_soa(struct dns_writer *w, enum dns_section section, const struct 
     put32(w, soa->expire);
     put32(w, soa->minimum);
     record_close(w, before, at);
+}
+
+/* Where names stand in the data of a type that may have compressed ones: after so many bytes and so
+ * many texts with their lengths.  What follows them is plain. */
+static const struct layout {
+    uint16_t type;
+    uint8_t before, texts, names;
+    bool compressed; /* by us too: only types of RFC 1035 */
+} layouts[] = {
+    {DNS_NS, 0, 0, 1, true},      {3, 0, 0, 1, true},       {4, 0, 0, 1, true},
+    {DNS_CNAME, 0, 0, 1, true},   {DNS_SOA, 0, 0, 2, true}, {7, 0, 0, 1, true},
+    {8, 0, 0, 1, true},           {9, 0, 0, 1, true},       {DNS_PTR, 0, 0, 1, true},
+    {14, 0, 0, 2, true},          {DNS_MX, 2, 0, 1, true},  {17, 0, 0, 2, false},
+    {18, 2, 0, 1, false},         {21, 2, 0, 1, false},     {24, 18, 0, 1, false},
+    {26, 2, 0, 2, false},         {30, 0, 0, 1, false},     {33, 6, 0, 1, false},
+    {35, 4, 3, 1, false},         {36, 2, 0, 1, false},     {DNS_DNAME, 0, 0, 1, false},
+    {DNS_RRSIG, 18, 0, 1, false},
+};
+
+static const struct layout *layout_of(uint16_t type)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (layouts[i].type == type)
+            return &layouts[i];
+    return NULL;
+}
+
+/* Where the names of the data begin; false: it ends before. */
+static bool skip_to_names(const struct layout *l, const struct dns_record *rec, size_t *ret)
+{
+    size_t at = l->before;
+    for (unsigned i = 0; i < l->texts; i++) {
+        if (at >= rec->data.n)
+            return false;
+        at += (uint8_t)rec->data.p[at] + 1u;
+    }
+    *ret = at;
+    return at <= rec->data.n;
+}
+
+/* Data with names; false on a fault. */
+static bool put_data(struct dns_writer *w, const struct layout *l, const struct dns_reader *r,
+                     const struct dns_record *rec)
+{
+    size_t plain_bytes, end = rec->at + rec->data.n;
+    if (!skip_to_names(l, rec, &plain_bytes))
+        return false;
+    put(w, rec->data.p, plain_bytes);
+    size_t at = rec->at + plain_bytes;
+    for (unsigned i = 0; i < l->names; i++) {
+        struct dns_name name;
+        at = read_name(r->p, end, at, &name);
+        if (at == 0)
+            return false;
+        if (l->compressed)
+            put_name(w, &name);
+        else
+            put(w, name.b, name.n);
+    }
+    put(w, r->p + at, end - at);
+    return true;
+}
+
+bool dns_write_copy(struct dns_writer *w, enum dns_section section, const struct dns_reader *r,
+                    const struct dns_record *rec, uint32_t ttl)
+{
+    const struct layout *l = layout_of(rec->type);
+    struct mark before = mark_of(w);
+    size_t at = record_open(w, section, &rec->name, rec->type, rec->class, ttl);
+    if (!l) {
+        put(w, rec->data.p, rec->data.n);
+    } else if (!put_data(w, l, r, rec)) {
+        roll_back(w, before);
+        return false;
+    }
+    record_close(w, before, at);
+    return true;
 }
 
 /* Into the room that dns_write_edns() set aside, so it fits even when records were cut. */

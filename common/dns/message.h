@@ -24,10 +24,18 @@ enum dns_type {
     DNS_CNAME = 5,
     DNS_SOA = 6,
     DNS_PTR = 12,
+    DNS_MX = 15,
+    DNS_TXT = 16,
     DNS_AAAA = 28,
-    DNS_OPT = 41
+    DNS_DNAME = 39,
+    DNS_OPT = 41,
+    DNS_RRSIG = 46,
+    DNS_SVCB = 64,
+    DNS_HTTPS = 65,
+    DNS_ANY = 255
 };
 enum { DNS_IN = 1 };
+enum { DNS_OPTION_EDE = 15, DNS_EDE_BLOCKED = 15 }; /* RFC 8914 */
 
 enum dns_rcode {
     DNS_NOERROR = 0,
@@ -72,6 +80,8 @@ bool dns_name_eq(const struct dns_name *a, const struct dns_name *b);
 /* Equal byte by byte: the spelling that 0x20 checks. */
 bool dns_name_same(const struct dns_name *a, const struct dns_name *b);
 void dns_name_lower(struct dns_name *name);
+/* Is `name` the other name, or one below it? */
+bool dns_name_below(const struct dns_name *name, const struct dns_name *top);
 
 /* ---- reading */
 
@@ -165,6 +175,11 @@ void dns_write_soa(struct dns_writer *w, enum dns_section section, const struct 
 /* Any other record; names in its data must not be compressed (RFC 3597 section 4). */
 void dns_write_record(struct dns_writer *w, enum dns_section section, const struct dns_name *owner,
                       uint16_t type, uint16_t class, uint32_t ttl, struct str data);
+/* A record as it was read, in `section`, with this TTL.  Names in the data of types that may have
+ * compressed ones are written out, and compressed anew where RFC 3597 section 4 allows it.  False:
+ * the data is faulty, nothing was written. */
+bool dns_write_copy(struct dns_writer *w, enum dns_section section, const struct dns_reader *r,
+                    const struct dns_record *rec, uint32_t ttl);
 /* Ends the message: OPT, counts, and TC if something was cut.  Returns its length. */
 size_t dns_write_end(struct dns_writer *w);
 

@@ -423,9 +423,11 @@ static void on_connect(uv_connect_t *r, int status)
         c->ev->ready(c->user);
 }
 
-static int start_connect(struct conn *c, const struct sockaddr *to)
+static int start_connect(struct conn *c, const struct sockaddr *to, const struct prepare *prepare)
 {
     int err = uv_fileno((uv_handle_t *)&c->tcp, &c->fd);
+    if (err == 0)
+        err = prepare_socket(prepare, c->fd, to);
     if (err < 0)
         return err;
     conn_socket_options(c->fd);
@@ -440,6 +442,13 @@ static int start_connect(struct conn *c, const struct sockaddr *to)
 struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const struct conn_events *ev,
                           void *user, int *ret_errno)
 {
+    return conn_connect_prepared(w, to, NULL, ev, user, ret_errno);
+}
+
+struct conn *conn_connect_prepared(struct worker *w, const struct sockaddr *to,
+                                   const struct prepare *prepare, const struct conn_events *ev,
+                                   void *user, int *ret_errno)
+{
     struct conn *c = conn_new(w, to);
     int err = uv_tcp_init_ex(&w->loop, &c->tcp,
                              to->sa_family); /* the family makes the socket exist (U16) */
@@ -449,7 +458,7 @@ struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const str
         return NULL;
     }
     c->tcp.data = c;
-    err = start_connect(c, to);
+    err = start_connect(c, to, prepare);
     if (err < 0) {
         *ret_errno = -err;
         conn_close(c, WHY_DIAL);

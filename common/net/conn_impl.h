@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "net/conn.h"
 #include "net/listen.h"
+#include "net/prepare.h"
 #include "net/worker_impl.h"
 
 struct conn {
@@ -48,6 +49,10 @@ struct conn *conn_accept(struct worker *w, int fd, const struct sockaddr *peer, 
 /* Connects; ready() or closed() will tell.  NULL and *ret_errno: no socket to be had. */
 struct conn *conn_connect(struct worker *w, const struct sockaddr *to, const struct conn_events *ev,
                           void *user, int *ret_errno);
+/* The same, with what `prepare` (may be NULL; not kept) does to the socket first. */
+struct conn *conn_connect_prepared(struct worker *w, const struct sockaddr *to,
+                                   const struct prepare *prepare, const struct conn_events *ev,
+                                   void *user, int *ret_errno);
 /* WHY_CLIENT_GONE or WHY_ORIGIN_GONE. */
 enum why conn_gone(const struct conn *c);
 /* Reading follows need. */

@@ -21,7 +21,10 @@ struct ns_ask {
     struct timer timer; /* the last try's share of the time, or the end */
     uint64_t deadline;
     struct dns_question question; /* as spelt this time */
+    uint16_t flags;
+    bool dnssec_ok;
     uint8_t order[NAMESERVERS_MAX];
+    unsigned norder;
     unsigned at;       /* how far in rounds × order */
     unsigned answered; /* servers, as bits, that replied with something useless */
     struct ns_try tries[NS_TRIES];
@@ -32,15 +35,66 @@ struct ns_ask {
 
 /* ---- servers ---- */
 
+static void tell(const struct nameservers *set, enum ns_news news, const union addr *addr)
+{
+    if (set->news)
+        set->news(set->user, news, addr);
+}
+
+static bool all_out(const struct nameservers *set)
+{
+    for (unsigned i = 0; i < set->n; i++)
+        if (!set->server[i].out)
+            return false;
+    return true;
+}
+
+/* Asks the server whether it is there.  If that cannot be sent, the next probe may. */
+static void probe(struct ns_server *s, const struct dns_question *question)
+{
+    ns_try_over(&s->probing);
+    ns_try_init(&s->probing, s, NULL, question);
+    ns_try_udp(&s->probing);
+}
+
+static void go_out(struct ns_server *s)
+{
+    bool was = s->out;
+    s->out = true;
+    if (!was && s->set->watch_every_ms && all_out(s->set))
+        tell(s->set, NS_NONE_LEFT, NULL);
+}
+
+static void probe_silent(struct ns_server *s)
+{
+    timer_clear(s->set->w, &s->probe);
+    ns_try_over(&s->probing);
+    tell(s->set, NS_PROBE_SILENT, &s->addr);
+    go_out(s);
+}
+
 static void on_probe(struct timer *timer)
 {
     static const struct dns_question root = {.name = {.n = 1}, .type = DNS_NS, .class = DNS_IN};
     struct ns_server *s = container_of(timer, struct ns_server, probe);
-    ns_try_over(&s->probing);
-    ns_try_init(&s->probing, s, NULL, &root);
-    ns_try_udp(&s->probing); /* if it cannot be sent, the next one may */
+    if (s->set->watch_every_ms) {
+        probe_silent(s);
+        return;
+    }
+    probe(s, &root);
     timer_set(s->set->w, &s->probe, s->probe_ms);
     s->probe_ms = s->probe_ms * 2 < PROBE_LONGEST_MS ? s->probe_ms * 2 : PROBE_LONGEST_MS;
+}
+
+/* The watch asks all of them. */
+static void on_round(struct timer *timer)
+{
+    struct nameservers *set = container_of(timer, struct nameservers, round);
+    for (unsigned i = 0; i < set->n; i++) {
+        probe(&set->server[i], &set->probe);
+        timer_set(set->w, &set->server[i].probe, set->watch_ms);
+    }
+    timer_set(set->w, &set->round, set->watch_every_ms);
 }
 
 /* Whatever it said: it is there. */
@@ -48,7 +102,7 @@ static void server_spoke(struct ns_server *s)
 {
     s->heard = worker_now(s->set->w);
     s->misses = 0;
-    if (!s->out)
+    if (!s->out && !s->probing.server)
         return;
     s->out = false;
     timer_clear(s->set->w, &s->probe);
@@ -59,9 +113,12 @@ static void server_spoke(struct ns_server *s)
  * or the reply was lost. */
 static void server_missed(struct ns_server *s, uint64_t sent)
 {
+    tell(s->set, NS_MISSED, &s->addr);
     if (s->out || (s->heard && s->heard >= sent) || ++s->misses < MISSES)
         return;
-    s->out = true;
+    go_out(s);
+    if (s->set->watch_every_ms)
+        return;
     s->probe_ms = PROBE_FIRST_MS;
     timer_set(s->set->w, &s->probe, PROBE_FIRST_MS);
 }
@@ -78,8 +135,8 @@ static void ask_end(struct ns_ask *a, struct str reply, enum why why)
 static struct ns_server *next_server(const struct ns_ask *a, unsigned *at)
 {
     struct nameservers *set = a->set;
-    for (; *at < set->n * set->rounds; ++*at) {
-        unsigned i = a->order[*at % set->n];
+    for (; *at < a->norder * set->rounds; ++*at) {
+        unsigned i = a->order[*at % a->norder];
         if (!(a->answered & 1u << i))
             return &set->server[i];
     }
@@ -111,10 +168,17 @@ static void plan(struct ns_ask *a)
     timer_set(a->set->w, &a->timer, more && share > a->set->try_ms ? a->set->try_ms : share);
 }
 
+static void try_init(struct ns_try *t, struct ns_server *server, struct ns_ask *a)
+{
+    ns_try_init(t, server, a, &a->question);
+    t->flags = a->flags;
+    t->dnssec_ok = a->dnssec_ok;
+}
+
 static bool start_try(struct ns_ask *a, struct ns_server *server)
 {
     struct ns_try *t = &a->tries[a->ntries++];
-    ns_try_init(t, server, a, &a->question);
+    try_init(t, server, a);
     if (ns_try_udp(t))
         return true;
     server_missed(server, worker_now(a->set->w));
@@ -154,7 +218,12 @@ static void after_try(struct ns_try *t)
 
 void ns_try_failed(struct ns_try *t)
 {
-    server_missed(t->server, t->sent);
+    struct ns_server *s = t->server;
+    if (!t->ask && s->set->watch_every_ms) {
+        probe_silent(s);
+        return;
+    }
+    server_missed(s, t->sent);
     if (t->ask)
         after_try(t);
     else
@@ -178,7 +247,7 @@ static bool again_without_edns(struct ns_try *t)
     struct ns_server *server = t->server;
     server->no_edns = true;
     ns_try_over(t);
-    ns_try_init(t, server, t->ask, t->asked);
+    try_init(t, server, t->ask);
     return ns_try_udp(t);
 }
 
@@ -228,14 +297,26 @@ static void on_timer(struct timer *timer)
         go_on(a);
 }
 
-/* Those that answer first, each part in the order of the list. */
-static void put_in_order(const struct nameservers *s, uint8_t order[NAMESERVERS_MAX])
+/* Those that answer first, each part in the order of the list; of watched ones the others only if
+ * there is no first part.  Returns their number. */
+static unsigned put_in_order(const struct nameservers *s, uint8_t order[NAMESERVERS_MAX])
 {
     unsigned n = 0;
-    for (int out = 0; out <= 1; out++)
+    for (int out = 0; out <= 1 && (n == 0 || !s->watch_every_ms); out++)
         for (unsigned i = 0; i < s->n; i++)
             if (s->server[i].out == out)
                 order[n++] = (uint8_t)i;
+    return n;
+}
+
+unsigned nameservers_active(const struct nameservers *s, unsigned *ret)
+{
+    uint8_t order[NAMESERVERS_MAX];
+    unsigned n = put_in_order(s, order);
+    *ret = 0;
+    for (unsigned i = 0; i < n; i++)
+        *ret |= 1u << order[i];
+    return n;
 }
 
 /* 0x20: each letter's case is a bit that a forger has to guess. */
@@ -253,14 +334,24 @@ struct ns_ask *nameserver_ask(struct nameservers *s, const struct dns_name *name
                               uint64_t budget_ms,
                               void (*done)(void *user, struct str reply, enum why why), void *user)
 {
+    struct ns_wish wish = {.question = {*name, type, DNS_IN}, .flags = DNS_RD};
+    return nameserver_wish(s, &wish, budget_ms, done, user);
+}
+
+struct ns_ask *nameserver_wish(struct nameservers *s, const struct ns_wish *wish,
+                               uint64_t budget_ms,
+                               void (*done)(void *user, struct str reply, enum why why), void *user)
+{
     struct ns_ask *a = mem_new(sizeof *a);
     a->set = s;
     a->deadline = worker_now(s->w) + budget_ms;
-    a->question = (struct dns_question){*name, type, DNS_IN};
+    a->question = wish->question;
+    a->flags = wish->flags & (DNS_RD | DNS_AD | DNS_CD);
+    a->dnssec_ok = wish->dnssec_ok;
     a->done = done;
     a->user = user;
     mix_case(&a->question.name);
-    put_in_order(s, a->order);
+    a->norder = put_in_order(s, a->order);
     timer_init(&a->timer, on_timer);
     list_push(&s->asks, &a->link);
     if (ask_next(a))
@@ -295,10 +386,19 @@ struct nameservers *nameservers_new(struct worker *w, const struct nameserver_li
     s->n = list->n;
     s->rounds = list->rounds;
     s->try_ms = list->try_ms;
+    s->watch_every_ms = list->watch_every_ms;
+    s->watch_ms = list->watch_ms;
+    s->probe = list->probe;
+    s->prepare = list->prepare;
+    s->news = list->news;
+    s->user = list->user;
+    timer_init(&s->round, on_round);
     s->server = mem_new(list->n * sizeof *s->server);
     list_init(&s->asks);
     for (unsigned i = 0; i < list->n; i++)
         server_init(s, &s->server[i], &list->addr[i]);
+    if (s->watch_every_ms)
+        timer_set(w, &s->round, 0);
     return s;
 }
 
@@ -314,6 +414,7 @@ void nameservers_free(struct nameservers *s)
     if (!s)
         return;
     assert(list_empty(&s->asks));
+    timer_clear(s->w, &s->round);
     for (unsigned i = 0; i < s->n; i++)
         server_done(&s->server[i]);
     mem_free(s->server);

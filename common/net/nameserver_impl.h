@@ -26,7 +26,8 @@ struct ns_try {
     struct ns_socket *socket;
     struct ns_tcp *tcp;
     uint64_t sent;
-    uint16_t id;
+    uint16_t id, flags;
+    bool dnssec_ok;
     bool lower;    /* asked in lower case */
     bool edns;     /* asked with OPT */
     bool miscased; /* a reply came with the question in another spelling */
@@ -51,6 +52,12 @@ struct nameservers {
     struct list asks;
     unsigned n, rounds;
     uint64_t try_ms;
+    uint64_t watch_every_ms, watch_ms;
+    struct dns_question probe;
+    struct timer round; /* of the watch */
+    struct prepare prepare;
+    void (*news)(void *user, enum ns_news news, const union addr *addr);
+    void *user;
     struct ns_server *server;
     uint8_t in[NS_REPLY_BYTES];
 };

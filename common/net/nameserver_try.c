@@ -52,10 +52,10 @@ static size_t write_question(struct ns_try *t, uint8_t p[DNS_WRITE_MIN])
     t->lower = t->server->folds;
     t->edns = !t->server->no_edns;
     question_of(t, &q);
-    dns_write(&w, p, DNS_WRITE_MIN, t->id, DNS_RD);
+    dns_write(&w, p, DNS_WRITE_MIN, t->id, t->flags);
     dns_write_question(&w, &q);
     if (t->edns)
-        dns_write_edns(&w, &(struct dns_edns){.udp_size = EDNS_BYTES});
+        dns_write_edns(&w, &(struct dns_edns){.udp_size = EDNS_BYTES, .dnssec_ok = t->dnssec_ok});
     return dns_write_end(&w);
 }
 
@@ -151,6 +151,15 @@ static void on_recv(uv_udp_t *udp, ssize_t n, const uv_buf_t *b, const struct so
     }
 }
 
+static int connect_socket(struct ns_socket *s)
+{
+    const struct sockaddr *to = &s->server->addr.sa;
+    int fd, err = uv_fileno((uv_handle_t *)&s->udp, &fd);
+    if (err == 0)
+        err = prepare_socket(&s->server->set->prepare, fd, to);
+    return err < 0 ? err : uv_udp_connect(&s->udp, to);
+}
+
 static struct ns_socket *socket_new(struct ns_server *server)
 {
     struct worker *w = server->set->w;
@@ -163,8 +172,7 @@ static struct ns_socket *socket_new(struct ns_server *server)
         return NULL;
     }
     uv_unref((uv_handle_t *)&s->udp);
-    if (uv_udp_connect(&s->udp, &server->addr.sa) == 0 &&
-        uv_udp_recv_start(&s->udp, on_alloc, on_recv) == 0)
+    if (connect_socket(s) == 0 && uv_udp_recv_start(&s->udp, on_alloc, on_recv) == 0)
         return s;
     s->retired = true;
     close_if_unused(s);
@@ -337,7 +345,8 @@ bool ns_try_tcp(struct ns_try *t)
     int err;
     tcp->owner = t;
     buf_init(&tcp->in, worker_pool(w));
-    tcp->conn = conn_connect(w, &t->server->addr.sa, &events, tcp, &err);
+    tcp->conn =
+        conn_connect_prepared(w, &t->server->addr.sa, &t->server->set->prepare, &events, tcp, &err);
     if (!tcp->conn) {
         mem_free(tcp);
         return false;
@@ -351,7 +360,7 @@ bool ns_try_tcp(struct ns_try *t)
 void ns_try_init(struct ns_try *t, struct ns_server *server, struct ns_ask *ask,
                  const struct dns_question *asked)
 {
-    *t = (struct ns_try){.server = server, .ask = ask, .asked = asked};
+    *t = (struct ns_try){.server = server, .ask = ask, .asked = asked, .flags = DNS_RD};
     list_init(&t->link);
 }
 

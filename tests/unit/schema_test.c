@@ -252,10 +252,37 @@ static void help_has_every_row_once_under_its_group(void **state)
                 "  --print-config\n      print the effective settings as JSON, secrets masked\n");
 }
 
+static void plain_rows_read_what_a_shell_would_write(void **state)
+{
+    static const struct {
+        enum setting_type type;
+        const char *text, *shown; /* NULL: refused */
+    } plain[] = {
+        {SET_BOOL, "YES", "true"},  {SET_BOOL, "off", "false"},  {SET_BOOL, "y", "true"},
+        {SET_BOOL, "0", "false"},   {SET_BOOL, "t", NULL},       {SET_BOOL, "", NULL},
+        {SET_INT, "010", "10"},     {SET_INT, "0x10", NULL},     {SET_INT, "-1", NULL},
+        {SET_INT, "1_0", NULL},     {SET_INT, "1001", NULL},     {SET_DURATION, "7", "7"},
+        {SET_DURATION, "7s", NULL}, {SET_DURATION, "1.5", NULL}, {SET_DURATION, "9300000000", NULL},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        bool wait = plain[i].type == SET_DURATION;
+        struct setting row = {
+            "x",  "X",           plain[i].type, 0,      "", 0, wait ? INFINITY : 1000,
+            NULL, SETTING_PLAIN, "First",       "help", 0};
+        int64_t place = 0;
+        bool good = schema_set(&row, &place, str_of(plain[i].text), &f->a, &f->error);
+        assert_int_equal(good, plain[i].shown != NULL);
+        if (good)
+            assert_text(schema_show(&row, &place, false, &f->a), plain[i].shown);
+    }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(plain_rows_read_what_a_shell_would_write),
         T(a_row_is_found_by_its_whole_name_only),
         T(booleans_are_the_words_of_go),
         T(integers_are_read_as_go_does_and_kept_in_range),

@@ -140,11 +140,28 @@ static void threads_may_count_at_once(void **state)
     arena_done(&a);
 }
 
+static void a_view_made_elsewhere_is_carried_and_dropped(void **state)
+{
+    (void)state;
+    struct settings set = {0};
+    struct arena a;
+    struct str error;
+    arena_init(&a, NULL, 0);
+    struct snapshot *s = snapshot_carrying(&set, &maker, make(&set, NULL, &a, &error), 7);
+    assert_int_equal(s->revision, 7);
+    assert_ptr_equal(s->set, &set);
+    assert_int_equal(made, 1);
+    snapshot_unref(s);
+    assert_int_equal(dropped, 1);
+    arena_done(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_view_is_dropped_with_the_last_reference, setup),
         cmocka_unit_test_setup(a_rebuilt_one_stands_beside_the_old_one, setup),
+        cmocka_unit_test_setup(a_view_made_elsewhere_is_carried_and_dropped, setup),
         cmocka_unit_test_setup(a_fault_leaves_the_old_one_in_force, setup),
         cmocka_unit_test_setup(threads_may_count_at_once, setup),
     };

@@ -13,6 +13,12 @@ bool row_fail(struct row *r, const char *format, ...)
     return false;
 }
 
+bool row_skip(struct row *r)
+{
+    r->skipped = true;
+    return true;
+}
+
 const struct json *row_member(const struct json *object, const char *name)
 {
     const struct json *v =

@@ -15,6 +15,7 @@ struct row {
     const struct json *v; /* the row, an object */
     struct arena *a;      /* the row's */
     struct str trouble;   /* set by row_fail() */
+    bool skipped;         /* set by row_skip() */
     bool h2;              /* its messages come and go over HTTP/2 */
 };
 
@@ -22,6 +23,9 @@ typedef bool (*row_runner)(struct row *r);
 
 /* Remembers what was got and expected; always false. */
 bool row_fail(struct row *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The row needs more than this program has (sockets, a kernel, a clock); always true. */
+bool row_skip(struct row *r);
 
 /* The member of that name, or NULL; a null is NULL too. */
 const struct json *row_member(const struct json *object, const char *name);
@@ -73,5 +77,22 @@ bool run_upgrade(struct row *r);
 bool run_cli(struct row *r);
 bool run_redis_dsn(struct row *r);
 bool run_network_readiness(struct row *r);
+bool run_policy_parse(struct row *r);
+bool run_policy_eval_domain(struct row *r);
+bool run_policy_eval_ip(struct row *r);
+bool run_policy_api(struct row *r);
+bool run_answer_filter(struct row *r);
+bool run_always_rules(struct row *r);
+bool run_log_skip(struct row *r);
+bool run_env(struct row *r);
+bool run_persistence(struct row *r);
+bool run_revision(struct row *r);
+bool run_always_reload(struct row *r); /* the reloads among always_rules */
+bool run_dns_query(struct row *r);
+bool run_lease(struct row *r);
+bool run_lease_upkeep(struct row *r);
+bool run_nameserver(struct row *r);
+bool run_identity(struct row *r);
+bool run_supervisor(struct row *r);
 
 #endif

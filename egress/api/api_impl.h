@@ -1,0 +1,63 @@
+/* api_impl.h — one request to the API, for the files of egress/api. */
+#ifndef API_API_IMPL_H
+#define API_API_IMPL_H
+
+#include "base/secret.h"
+#include "egress/api/api.h"
+#include "http/session.h"
+#include "net/worker.h"
+
+enum visit_state {
+    VISIT_HEAD,
+    VISIT_BODY,
+    VISIT_SLOW,   /* a wrong token: the answer waits */
+    VISIT_CHANGE, /* in the queue of changes */
+    VISIT_ANSWERED
+};
+
+struct visit;
+
+struct route {
+    const char *path;
+    const char *methods;            /* the value of Allow; NULL: any */
+    void (*serve)(struct visit *v); /* with the whole body; answers, or sees to it */
+};
+
+struct visit {
+    struct api *api;
+    struct api_client *client;
+    struct http_stream *stream; /* NULL: the client left */
+    const struct http_head *head;
+    const struct route *route;
+    enum visit_state state;
+    struct timer timer;
+    struct arena mem;
+    char *body; /* on the heap */
+    size_t n, room;
+
+    struct change change; /* policy_api.c */
+    enum edit_result edit;
+    struct document before;
+    char first[1024];
+};
+
+/* What all requests share. */
+const struct api_host *visit_host(const struct visit *v);
+struct str visit_body(const struct visit *v);
+/* Answers.  A refusal is one line of text; `text` comes without its end.  Nothing happens if the
+ * client left. */
+void visit_refuse(struct visit *v, int status, struct str text);
+void visit_answer(struct visit *v, int status, const char *type, struct str body);
+/* One object; `o` is finished with a line feed and freed. */
+void visit_json(struct visit *v, struct json_out *o);
+/* The request waits for the queue of changes; visit_resume() follows, then the answer. */
+void visit_wait(struct visit *v);
+/* True: there is somebody to answer to.  Otherwise the visit is gone. */
+bool visit_resume(struct visit *v);
+
+/* policy_api.c, check.c */
+void serve_policy(struct visit *v);
+void serve_check(struct visit *v);
+void serve_log(struct visit *v);
+
+#endif

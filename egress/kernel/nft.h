@@ -1,0 +1,16 @@
+/* nft.h — hands a text of rules to the kernel, by libnftables.
+ *
+ * Only for sallyport-egress-rules: the library's parser costs megabytes that a long-lived process
+ * would keep. */
+#ifndef KERNEL_NFT_H
+#define KERNEL_NFT_H
+
+#include "base/mem.h"
+#include "base/why.h"
+
+/* Applies the text in one transaction, all of it or nothing; the text ends with a line feed.
+ * False: *error is one line of the library's, in `a`, without a word of the text itself, which
+ * holds our marks. */
+must_check bool nft_apply(struct str text, struct arena *a, struct str *error);
+
+#endif

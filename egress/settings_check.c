@@ -1,0 +1,466 @@
+/* settings_check.c — judges what rows cannot: lists, addresses, URLs, and what goes with what. Each
+ * rule looks at one matter and names the variable; what it has read it keeps, so that nobody reads
+ * a text twice. */
+#include "egress/settings.h"
+
+#include <unistd.h>
+
+#include "base/text.h"
+#include "policies/document.h"
+#include "policies/domains.h"
+
+#define V(name) EGRESS_VARIABLE name
+
+/* One line: the variable, the value or the part of it, what is allowed. */
+static bool refuse(struct arena *a, struct str *ret_error, const char *name, struct str value,
+                   const char *allowed)
+{
+    struct str shown = schema_quote(a, value);
+    *ret_error = arena_printf(a, "%s: %.*s is wrong; allowed: %s", name, STR_ARG(shown), allowed);
+    return false;
+}
+
+static bool refuse_because(struct arena *a, struct str *ret_error, const char *name,
+                           const char *why)
+{
+    *ret_error = arena_printf(a, "%s: %s", name, why);
+    return false;
+}
+
+/* The next part of a comma list that is not blank, trimmed. */
+static bool next_part(struct str *rest, struct str *ret)
+{
+    while (str_next(rest, ',', ret)) {
+        *ret = target_trim(*ret);
+        if (ret->n)
+            return true;
+    }
+    return false;
+}
+
+static size_t count_parts(struct str list)
+{
+    size_t n = 0;
+    for (struct str part; next_part(&list, &part);)
+        n++;
+    return n;
+}
+
+const char *egress_mode_text(enum egress_mode mode)
+{
+    static const char *const texts[] = {
+        [EGRESS_DNS] = "dns", [EGRESS_DNS_NFT] = "dns+nft", [EGRESS_PROXY] = "proxy"};
+    return texts[mode];
+}
+
+/* ---- mode and listeners */
+
+static bool judge_mode(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct str rest = s->mode_text, token;
+    bool dns = false, nft = false, bad = false;
+    if (str_ieq(s->mode_text, STR("proxy"))) {
+        s->mode = EGRESS_PROXY;
+        return true;
+    }
+    while (str_next(&rest, '+', &token)) {
+        token = target_trim(token);
+        bool is_dns = str_ieq(token, STR("dns")), is_nft = str_ieq(token, STR("nft"));
+        dns |= is_dns;
+        nft |= is_nft;
+        bad |= token.n && !is_dns && !is_nft;
+    }
+    s->mode = nft ? EGRESS_DNS_NFT : EGRESS_DNS;
+    return (dns && !bad) || refuse(a, ret_error, V("MODE"), s->mode_text, "dns, dns+nft or proxy");
+}
+
+bool egress_listener_parse(struct str text, union addr *ret)
+{
+    union addr addr;
+    char literal[32] = "127.0.0.1";
+    if (str_istarts(text, STR("localhost:")) && text.n <= 15) {
+        struct str port = str_skip(text, 9);
+        memcpy(literal + 9, port.p, port.n);
+        text = (struct str){literal, 9 + port.n};
+    }
+    if (!addr_parse(text, &addr) || addr_port(&addr.sa) == 0)
+        return false;
+    *ret = addr;
+    return true;
+}
+
+static bool judge_listener(const char *name, struct str text, union addr *ret, struct arena *a,
+                           struct str *ret_error)
+{
+    return text.n == 0 || egress_listener_parse(text, ret) ||
+           refuse(a, ret_error, name, text,
+                  "address:port, [IPv6 address]:port, or :port for all addresses");
+}
+
+static bool judge_listeners(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    if (s->mode == EGRESS_PROXY && s->proxy_addr.n == 0)
+        s->proxy_addr = STR("127.0.0.1:18082");
+    return judge_listener(V("HTTP_ADDR"), s->http_addr, &s->http, a, ret_error) &&
+           judge_listener(V("PROXY_ADDR"), s->proxy_addr, &s->proxy, a, ret_error) &&
+           judge_listener(V("ADMIN_ADDR"), s->core.admin_addr, &s->admin, a, ret_error);
+}
+
+/* HTTP cuts blanks off the ends of a field, so such a token could never be shown. */
+static bool judge_token(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    bool good = s->token.n == str_trim(s->token).n;
+    for (size_t i = 0; i < s->token.n; i++)
+        good &= (unsigned char)s->token.p[i] >= ' ' && s->token.p[i] != 127;
+    return good || refuse_because(a, ret_error, V("TOKEN"),
+                                  "\"***\" is wrong; allowed: a text without control characters "
+                                  "and without blanks at its ends");
+}
+
+/* With a policy file the text is looked at only if that holds nothing (3.7). */
+static bool judge_rules(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct json_fault fault;
+    struct document d;
+    if (s->policy_file.n)
+        return true;
+    if (!document_parse(s->rules, &d, &fault)) {
+        *ret_error =
+            arena_printf(a, V("RULES") ": %u:%u: %s", fault.line, fault.column, fault.text);
+        return false;
+    }
+    document_done(&d);
+    return true;
+}
+
+/* ---- DNS */
+
+/* "8.8.8.8", "1.1.1.1:5353", "2001:db8::1", "[2001:db8::2]:853", "[2001:db8::3]" */
+static bool parse_server(struct str s, union addr *ret)
+{
+    struct ip ip;
+    if (ip_parse(s, &ip)) {
+        addr_make(ret, &ip, 53);
+        return true;
+    }
+    if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']' && str_chr(s, ':') >= 0 &&
+        ip_parse((struct str){s.p + 1, s.n - 2}, &ip)) {
+        addr_make(ret, &ip, 53);
+        return true;
+    }
+    return s.n && s.p[0] != ':' && addr_parse(s, ret) && addr_port(&ret->sa) != 0;
+}
+
+static bool has_addr(const union addr *at, size_t n, const union addr *one)
+{
+    for (size_t i = 0; i < n; i++)
+        if (addr_eq(&at[i].sa, &one->sa))
+            return true;
+    return false;
+}
+
+static bool judge_upstreams(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    static const char allowed[] = "a comma list of addresses, each with a port if it is not 53";
+    union addr *at = arena_get(a, (count_parts(s->upstream_text) + 1) * sizeof *at);
+    struct str rest = s->upstream_text;
+    for (struct str part; next_part(&rest, &part);) {
+        if (!parse_server(part, &at[s->nupstreams]))
+            return refuse(a, ret_error, V("DNS_UPSTREAM"), part, allowed);
+        s->nupstreams += !has_addr(at, s->nupstreams, &at[s->nupstreams]);
+    }
+    s->upstreams = at;
+    return s->upstream_text.n == 0 || s->nupstreams > 0 ||
+           refuse(a, ret_error, V("DNS_UPSTREAM"), s->upstream_text, allowed);
+}
+
+static bool judge_exempt(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct ip *at = arena_get(a, (count_parts(s->exempt_text) + 1) * sizeof *at);
+    struct str rest = s->exempt_text;
+    for (struct str part; next_part(&rest, &part);) {
+        bool seen = false;
+        if (!ip_parse(part, &at[s->nexempt]))
+            return refuse(a, ret_error, V("NAMESERVER_EXEMPT"), part, "a comma list of addresses");
+        for (size_t i = 0; i < s->nexempt; i++)
+            seen |= ip_eq(&at[i], &at[s->nexempt]);
+        s->nexempt += !seen;
+    }
+    s->exempt = at;
+    return true;
+}
+
+static void cap(int64_t *ns, int64_t max_s, bool *ret_capped)
+{
+    *ret_capped = *ns > max_s * 1000000000;
+    if (*ret_capped)
+        *ns = max_s * 1000000000;
+}
+
+static bool judge_probe(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct str name;
+    cap(&s->dns_timeout, 120, &s->timeout_capped);
+    cap(&s->probe_interval, 3600, &s->interval_capped);
+    if (s->probe.n == 0 || str_eq(s->probe, STR(".")))
+        return true;
+    return (name_canonical(s->probe, a, &name) && name.n <= NAME_BYTES_MAX &&
+            name_can_match(name)) ||
+           refuse(a, ret_error, V("DNS_UPSTREAM_PROBE"), s->probe, "a name, or a dot");
+}
+
+/* ---- lists */
+
+static bool judge_networks(const char *name, struct str text, struct cidr_set *ret, struct arena *a,
+                           struct str *ret_error)
+{
+    struct str bad;
+    return cidr_set_parse(text, a, ret, &bad) ||
+           refuse(a, ret_error, name, bad, "a comma list of addresses and networks");
+}
+
+static bool judge_lists(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct cidr_set unused;
+    return judge_networks(V("DOH_BLOCKLIST"), s->doh_text, &s->doh, a, ret_error) &&
+           judge_networks(V("PROXY_CLIENTS"), s->proxy_clients_text, &s->proxy_clients, a,
+                          ret_error) &&
+           judge_networks(V("CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS"), s->vault_proxies, &unused, a,
+                          ret_error);
+}
+
+static bool is_extra_port(const struct egress_settings *s, struct str part, uint16_t *ret)
+{
+    uint64_t v;
+    if (!text_u64(part, UINT16_MAX, &v) || v == 0 || v == 80 || v == 443)
+        return false;
+    for (unsigned i = 0; i < s->nextra_ports; i++)
+        if (s->extra_ports[i] == v)
+            return false;
+    *ret = (uint16_t)v;
+    return true;
+}
+
+static bool judge_ports(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct str rest = s->extra_ports_text, part;
+    uint16_t port;
+    while (s->extra_ports_text.n && str_next(&rest, ',', &part)) {
+        if (s->nextra_ports == EGRESS_EXTRA_PORTS_MAX)
+            return refuse(a, ret_error, V("MITMPROXY_EXTRA_PORTS"), s->extra_ports_text,
+                          "at most 13 ports");
+        if (!is_extra_port(s, target_trim(part), &port))
+            return refuse(a, ret_error, V("MITMPROXY_EXTRA_PORTS"), part,
+                          "a comma list of ports from 1 to 65535, each once, without 80 and 443");
+        s->extra_ports[s->nextra_ports++] = port;
+    }
+    return true;
+}
+
+struct str egress_ports_text(const struct egress_settings *s, struct arena *a)
+{
+    struct str text = STR("80,443");
+    for (unsigned i = 0; i < s->nextra_ports; i++)
+        text = arena_printf(a, "%.*s,%u", STR_ARG(text), s->extra_ports[i]);
+    return text;
+}
+
+static bool judge_attrs(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    struct field *at = arena_get(a, (count_parts(s->attrs_text) + 1) * sizeof *at);
+    struct str rest = s->attrs_text;
+    for (struct str part; next_part(&rest, &part);) {
+        ptrdiff_t equals = str_chr(part, '=');
+        struct str key = equals < 0 ? STR("") : target_trim(str_head(part, (size_t)equals));
+        struct str value = equals < 0 ? STR("") : target_trim(str_skip(part, (size_t)equals + 1));
+        if (key.n == 0 || value.n == 0)
+            return refuse(a, ret_error, V("METRICS_EXTRA_ATTRS"), part,
+                          "a comma list of key=value, neither of them blank");
+        at[s->nattrs++] = (struct field){key, value};
+    }
+    s->attrs = at;
+    return true;
+}
+
+/* ---- URLs */
+
+/* Cuts "http://" or "https://" off, and what is behind the authority. */
+static bool split_url(struct str url, bool *ret_tls, struct str *ret_authority,
+                      struct str *ret_rest)
+{
+    *ret_tls = str_istarts(url, STR("https://"));
+    if (!*ret_tls && !str_istarts(url, STR("http://")))
+        return false;
+    url = str_skip(url, *ret_tls ? 8 : 7);
+    for (size_t i = 0; i < url.n; i++)
+        if ((unsigned char)url.p[i] <= ' ' || url.p[i] == 127 || url.p[i] == '\\')
+            return false;
+    size_t end = 0;
+    while (end < url.n && !strchr("/?#", url.p[end]))
+        end++;
+    *ret_authority = str_head(url, end);
+    *ret_rest = str_skip(url, end);
+    return end > 0;
+}
+
+/* "host", "host:port", "[address]", "[address]:port" */
+static bool split_authority(struct str s, uint16_t port, struct egress_parent *ret)
+{
+    bool bracket = s.n && s.p[0] == '[';
+    ptrdiff_t end = str_chr(s, bracket ? ']' : ':');
+    struct ip ip;
+    if (bracket && end < 0)
+        return false;
+    size_t host_end = end < 0 ? s.n : (size_t)end;
+    struct str rest = str_skip(s, host_end + bracket);
+    uint64_t number = port;
+    if (rest.n && (rest.p[0] != ':' || !text_u64(str_skip(rest, 1), UINT16_MAX, &number)))
+        return false;
+    ret->host = str_head(str_skip(s, bracket), host_end - bracket);
+    ret->port = (uint16_t)number;
+    return number > 0 && ret->host.n > 0 && (!bracket || ip_parse(ret->host, &ip));
+}
+
+static bool judge_url(const char *name, struct str text, struct arena *a, struct str *ret_error)
+{
+    bool tls;
+    struct str authority, rest;
+    struct egress_parent unused;
+    if (text.n == 0)
+        return true;
+    if (!split_url(text, &tls, &authority, &rest))
+        return refuse(a, ret_error, name, text, "an http:// or https:// URL");
+    ptrdiff_t at = str_rchr(authority, '@');
+    if (split_authority(str_skip(authority, (size_t)(at + 1)), 80, &unused))
+        return true;
+    return at < 0 ? refuse(a, ret_error, name, text, "an http:// or https:// URL")
+                  : refuse_because(a, ret_error, name, "the URL is wrong");
+}
+
+static bool judge_urls(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    s->no_metrics =
+        str_ieq(s->otel_disabled, STR("true")) || str_ieq(s->otel_exporter, STR("none"));
+    return judge_url(V("DENY_WEBHOOK"), s->deny_webhook, a, ret_error) &&
+           (s->no_metrics ||
+            (judge_url("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", s->otlp_metrics_endpoint, a,
+                       ret_error) &&
+             judge_url("OTEL_EXPORTER_OTLP_ENDPOINT", s->otlp_endpoint, a, ret_error)));
+}
+
+static bool is_proxy_host(struct str host, struct arena *a)
+{
+    struct ip ip;
+    struct str canonical;
+    return ip_parse(host, &ip) || (str_chr(host, '.') >= 0 && host_pattern(host, a, &canonical) &&
+                                   !str_starts(canonical, STR("*.")));
+}
+
+static bool judge_parent(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    static const char allowed[] = "http://host:port or https://host:port, host an address or a "
+                                  "name with a dot, no user, path, query or fragment";
+    struct str authority, rest;
+    if (s->parent_text.n == 0)
+        return s->parent_auth.n == 0 ||
+               refuse_because(a, ret_error, V("UPSTREAM_PROXY_AUTH"), "needs " V("UPSTREAM_PROXY"));
+    if (str_chr(s->parent_text, '@') >= 0)
+        return refuse_because(a, ret_error, V("UPSTREAM_PROXY"),
+                              "no user in the URL; see " V("UPSTREAM_PROXY_AUTH"));
+    if (!split_url(s->parent_text, &s->parent.tls, &authority, &rest) ||
+        (rest.n && !str_eq(rest, STR("/"))) ||
+        !split_authority(authority, s->parent.tls ? 443 : 80, &s->parent) ||
+        !is_proxy_host(s->parent.host, a))
+        return refuse(a, ret_error, V("UPSTREAM_PROXY"), s->parent_text, allowed);
+    return s->proxy_addr.n || (s->mitm && s->mode == EGRESS_DNS_NFT) ||
+           refuse_because(a, ret_error, V("UPSTREAM_PROXY"),
+                          "needs " V("MITMPROXY_TRANSPARENT") " and mode dns+nft, or the explicit "
+                                                              "proxy of " V("PROXY_ADDR"));
+}
+
+static bool judge_script(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    return s->script.n == 0 || refuse_because(a, ret_error, V("MITMPROXY_SCRIPT"),
+                                              "scripts cannot run here; leave it blank");
+}
+
+bool egress_settings_check(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    static bool (*const rules[])(struct egress_settings *, struct arena *, struct str *) = {
+        judge_mode,   judge_listeners, judge_token, judge_rules, judge_upstreams,
+        judge_exempt, judge_probe,     judge_lists, judge_ports, judge_attrs,
+        judge_urls,   judge_parent,    judge_script};
+    s->core.workers = 1; /* one table of leases, one queue of changes */
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (!rules[i](s, a, ret_error))
+            return false;
+    return true;
+}
+
+/* ---- what is worth a line */
+
+struct str egress_settings_missing(const struct egress_settings *s, struct arena *a)
+{
+    const struct {
+        bool asked;
+        const char *name;
+    } parts[] = {
+        {s->mitm_scope == EGRESS_SCOPE_ALL, V("MITM_SCOPE=all")},
+        {s->revision_runtime, V("EXPERIMENTAL_REVISION_RUNTIME")},
+        {s->quarantine_id.n, V("QUARANTINE_ID")},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].asked)
+            return arena_printf(a, "%s: this part is not in this version; leave the setting out",
+                                parts[i].name);
+    return STR_NONE;
+}
+
+static struct str add_line(struct arena *a, struct str lines, const char *name, const char *text)
+{
+    return arena_printf(a, "%.*s%s%s: %s", STR_ARG(lines), lines.n ? "\n" : "", name, text);
+}
+
+static struct str unknown_variables(struct arena *a, struct str lines)
+{
+    for (char **at = environ; at && *at; at++) {
+        struct str name = str_of(*at);
+        ptrdiff_t equals = str_chr(name, '=');
+        name = equals < 0 ? name : str_head(name, (size_t)equals);
+        if (!str_starts(name, STR(EGRESS_VARIABLE)) || schema_find(&egress_schema, name))
+            continue;
+        struct str shown = schema_quote(a, name);
+        lines = add_line(a, lines, arena_printf(a, "%.*s", STR_ARG(shown)).p,
+                         "nobody reads this variable");
+    }
+    return lines;
+}
+
+struct str egress_settings_warnings(const struct egress_settings *s, struct arena *a)
+{
+    enum { BACKEND_IPTABLES = 1 };
+    const struct {
+        bool told;
+        const char *name, *text;
+    } all[] = {
+        {s->timeout_capped, V("DNS_UPSTREAM_TIMEOUT"), "120 is used, the most there can be"},
+        {s->interval_capped, V("DNS_UPSTREAM_PROBE_INTERVAL_SEC"),
+         "3600 is used, the most there can be"},
+        {s->doh.n && !s->block_doh, V("DOH_BLOCKLIST"),
+         "has no effect without " V("BLOCK_DOH_443")},
+        {s->block_doh && s->mode != EGRESS_DNS_NFT, V("BLOCK_DOH_443"),
+         "has no effect without mode dns+nft"},
+        {s->redirect_backend == BACKEND_IPTABLES, V("REDIRECT_BACKEND"),
+         "rules are made by nftables all the same"},
+        {s->nexempt, V("NAMESERVER_EXEMPT"), "these name servers answer the workload unfiltered"},
+        {s->proxy_clients.n && !s->proxy_addr.n, V("PROXY_CLIENTS"),
+         "has no effect without " V("PROXY_ADDR")},
+        {s->shadow, V("MITMPROXY_SHADOW"), "is taken and has no effect"},
+        {s->vault_socket.n, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET", "is taken and has no effect"},
+    };
+    struct str lines = STR_NONE;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].told)
+            lines = add_line(a, lines, all[i].name, all[i].text);
+    return unknown_variables(a, lines);
+}
