@@ -79,6 +79,26 @@ static void forget_data(struct side *x, unsigned stream)
     x->trace = kept;
 }
 
+/* "open() works again" is told of the state between two pieces: settings that come and go in one
+ * piece are not seen. */
+static void forget_idles(struct trace *t)
+{
+    static const char idle[] = "idle\n";
+    size_t n = sizeof idle - 1, to = 0;
+    for (size_t at = 0; at < t->n;) {
+        const char *eol = memchr(t->p + at, '\n', t->n - at);
+        size_t line = eol ? (size_t)(eol - (t->p + at)) + 1 : t->n - at;
+        if (line != n || memcmp(t->p + at, idle, n) != 0) {
+            memmove(t->p + to, t->p + at, line);
+            to += line;
+        }
+        at += line;
+    }
+    t->n = to;
+    if (t->p)
+        t->p[to] = 0;
+}
+
 static void run(struct side *x, struct str input, const struct cuts *cuts)
 {
     struct http_limits limits = narrow;
@@ -99,6 +119,7 @@ static void run(struct side *x, struct str input, const struct cuts *cuts)
         if (x->taps[i].over)
             forget_data(x, i + 1);
     lines_by_stream(&x->trace);
+    forget_idles(&x->trace);
     frames_done(&f);
 }
 
