@@ -333,7 +333,7 @@ def chromium_loads_a_page_whose_scripts_fetch_listen_and_talk(lab):
         profile = os.path.join(lab.dir, f"profile{i}")
         with open(os.path.join(lab.dir, "chromium.log"), "ab") as log:
             p = subprocess.Popen([program, *CHROMIUM, f"--user-data-dir={profile}", f"http://127.0.0.1:{gw.port}{path}"], stdin=subprocess.DEVNULL,
-                                 stdout=log, stderr=log, env={"PATH": "/usr/bin:/bin", "HOME": lab.dir})
+                                 stdout=log, stderr=log, env={"PATH": "/usr/bin:/bin", "HOME": lab.dir, "TMPDIR": lab.dir})
             try:
                 wait_for(lambda n=i: len(results) > n, "the page's result", 60)
             except Failed as e:

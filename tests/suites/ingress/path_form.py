@@ -45,7 +45,8 @@ def chromium(a):
     p = subprocess.Popen([command("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
                           "--disable-component-update", "--no-first-run", "--user-data-dir=" + profile, "--remote-debugging-port=0",
                           "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", a.base + "/"],
-                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                         env={**os.environ, "TMPDIR": profile})
     try:
         return None if done.wait(40) else "the page did not say that all three work"
     finally:
