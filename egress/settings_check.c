@@ -11,22 +11,6 @@
 
 #define V(name) EGRESS_VARIABLE name
 
-/* One line: the variable, the value or the part of it, what is allowed. */
-static bool refuse(struct arena *a, struct str *ret_error, const char *name, struct str value,
-                   const char *allowed)
-{
-    struct str shown = schema_quote(a, value);
-    *ret_error = arena_printf(a, "%s: %.*s is wrong; allowed: %s", name, STR_ARG(shown), allowed);
-    return false;
-}
-
-static bool refuse_because(struct arena *a, struct str *ret_error, const char *name,
-                           const char *why)
-{
-    *ret_error = arena_printf(a, "%s: %s", name, why);
-    return false;
-}
-
 /* The next part of a comma list that is not blank, trimmed. */
 static bool next_part(struct str *rest, struct str *ret)
 {
@@ -71,7 +55,8 @@ static bool judge_mode(struct egress_settings *s, struct arena *a, struct str *r
         bad |= token.n && !is_dns && !is_nft;
     }
     s->mode = nft ? EGRESS_DNS_NFT : EGRESS_DNS;
-    return (dns && !bad) || refuse(a, ret_error, V("MODE"), s->mode_text, "dns, dns+nft or proxy");
+    return (dns && !bad) ||
+           schema_refuse(a, ret_error, V("MODE"), s->mode_text, "dns, dns+nft or proxy");
 }
 
 bool egress_listener_parse(struct str text, union addr *ret)
@@ -93,8 +78,8 @@ static bool judge_listener(const char *name, struct str text, union addr *ret, s
                            struct str *ret_error)
 {
     return text.n == 0 || egress_listener_parse(text, ret) ||
-           refuse(a, ret_error, name, text,
-                  "address:port, [IPv6 address]:port, or :port for all addresses");
+           schema_refuse(a, ret_error, name, text,
+                         "address:port, [IPv6 address]:port, or :port for all addresses");
 }
 
 static bool judge_listeners(struct egress_settings *s, struct arena *a, struct str *ret_error)
@@ -112,9 +97,10 @@ static bool judge_token(struct egress_settings *s, struct arena *a, struct str *
     bool good = s->token.n == str_trim(s->token).n;
     for (size_t i = 0; i < s->token.n; i++)
         good &= (unsigned char)s->token.p[i] >= ' ' && s->token.p[i] != 127;
-    return good || refuse_because(a, ret_error, V("TOKEN"),
-                                  "\"***\" is wrong; allowed: a text without control characters "
-                                  "and without blanks at its ends");
+    return good ||
+           schema_refuse_because(a, ret_error, V("TOKEN"),
+                                 "\"***\" is wrong; allowed: a text without control characters "
+                                 "and without blanks at its ends");
 }
 
 /* With a policy file the text is looked at only if that holds nothing (3.7). */
@@ -166,12 +152,12 @@ static bool judge_upstreams(struct egress_settings *s, struct arena *a, struct s
     struct str rest = s->upstream_text;
     for (struct str part; next_part(&rest, &part);) {
         if (!parse_server(part, &at[s->nupstreams]))
-            return refuse(a, ret_error, V("DNS_UPSTREAM"), part, allowed);
+            return schema_refuse(a, ret_error, V("DNS_UPSTREAM"), part, allowed);
         s->nupstreams += !has_addr(at, s->nupstreams, &at[s->nupstreams]);
     }
     s->upstreams = at;
     return s->upstream_text.n == 0 || s->nupstreams > 0 ||
-           refuse(a, ret_error, V("DNS_UPSTREAM"), s->upstream_text, allowed);
+           schema_refuse(a, ret_error, V("DNS_UPSTREAM"), s->upstream_text, allowed);
 }
 
 static bool judge_exempt(struct egress_settings *s, struct arena *a, struct str *ret_error)
@@ -181,7 +167,8 @@ static bool judge_exempt(struct egress_settings *s, struct arena *a, struct str 
     for (struct str part; next_part(&rest, &part);) {
         bool seen = false;
         if (!ip_parse(part, &at[s->nexempt]))
-            return refuse(a, ret_error, V("NAMESERVER_EXEMPT"), part, "a comma list of addresses");
+            return schema_refuse(a, ret_error, V("NAMESERVER_EXEMPT"), part,
+                                 "a comma list of addresses");
         for (size_t i = 0; i < s->nexempt; i++)
             seen |= ip_eq(&at[i], &at[s->nexempt]);
         s->nexempt += !seen;
@@ -206,7 +193,7 @@ static bool judge_probe(struct egress_settings *s, struct arena *a, struct str *
         return true;
     return (name_canonical(s->probe, a, &name) && name.n <= NAME_BYTES_MAX &&
             name_can_match(name)) ||
-           refuse(a, ret_error, V("DNS_UPSTREAM_PROBE"), s->probe, "a name, or a dot");
+           schema_refuse(a, ret_error, V("DNS_UPSTREAM_PROBE"), s->probe, "a name, or a dot");
 }
 
 /* ---- lists */
@@ -216,7 +203,7 @@ static bool judge_networks(const char *name, struct str text, struct cidr_set *r
 {
     struct str bad;
     return cidr_set_parse(text, a, ret, &bad) ||
-           refuse(a, ret_error, name, bad, "a comma list of addresses and networks");
+           schema_refuse(a, ret_error, name, bad, "a comma list of addresses and networks");
 }
 
 static bool judge_lists(struct egress_settings *s, struct arena *a, struct str *ret_error)
@@ -247,11 +234,12 @@ static bool judge_ports(struct egress_settings *s, struct arena *a, struct str *
     uint16_t port;
     while (s->extra_ports_text.n && str_next(&rest, ',', &part)) {
         if (s->nextra_ports == EGRESS_EXTRA_PORTS_MAX)
-            return refuse(a, ret_error, V("MITMPROXY_EXTRA_PORTS"), s->extra_ports_text,
-                          "at most 13 ports");
+            return schema_refuse(a, ret_error, V("MITMPROXY_EXTRA_PORTS"), s->extra_ports_text,
+                                 "at most 13 ports");
         if (!is_extra_port(s, target_trim(part), &port))
-            return refuse(a, ret_error, V("MITMPROXY_EXTRA_PORTS"), part,
-                          "a comma list of ports from 1 to 65535, each once, without 80 and 443");
+            return schema_refuse(
+                a, ret_error, V("MITMPROXY_EXTRA_PORTS"), part,
+                "a comma list of ports from 1 to 65535, each once, without 80 and 443");
         s->extra_ports[s->nextra_ports++] = port;
     }
     return true;
@@ -274,8 +262,8 @@ static bool judge_attrs(struct egress_settings *s, struct arena *a, struct str *
         struct str key = equals < 0 ? STR("") : target_trim(str_head(part, (size_t)equals));
         struct str value = equals < 0 ? STR("") : target_trim(str_skip(part, (size_t)equals + 1));
         if (key.n == 0 || value.n == 0)
-            return refuse(a, ret_error, V("METRICS_EXTRA_ATTRS"), part,
-                          "a comma list of key=value, neither of them blank");
+            return schema_refuse(a, ret_error, V("METRICS_EXTRA_ATTRS"), part,
+                                 "a comma list of key=value, neither of them blank");
         at[s->nattrs++] = (struct field){key, value};
     }
     s->attrs = at;
@@ -329,12 +317,12 @@ static bool judge_url(const char *name, struct str text, struct arena *a, struct
     if (text.n == 0)
         return true;
     if (!split_url(text, &tls, &authority, &rest))
-        return refuse(a, ret_error, name, text, "an http:// or https:// URL");
+        return schema_refuse(a, ret_error, name, text, "an http:// or https:// URL");
     ptrdiff_t at = str_rchr(authority, '@');
     if (split_authority(str_skip(authority, (size_t)(at + 1)), 80, &unused))
         return true;
-    return at < 0 ? refuse(a, ret_error, name, text, "an http:// or https:// URL")
-                  : refuse_because(a, ret_error, name, "the URL is wrong");
+    return at < 0 ? schema_refuse(a, ret_error, name, text, "an http:// or https:// URL")
+                  : schema_refuse_because(a, ret_error, name, "the URL is wrong");
 }
 
 static bool judge_urls(struct egress_settings *s, struct arena *a, struct str *ret_error)
@@ -363,25 +351,27 @@ static bool judge_parent(struct egress_settings *s, struct arena *a, struct str 
     struct str authority, rest;
     if (s->parent_text.n == 0)
         return s->parent_auth.n == 0 ||
-               refuse_because(a, ret_error, V("UPSTREAM_PROXY_AUTH"), "needs " V("UPSTREAM_PROXY"));
+               schema_refuse_because(a, ret_error, V("UPSTREAM_PROXY_AUTH"),
+                                     "needs " V("UPSTREAM_PROXY"));
     if (str_chr(s->parent_text, '@') >= 0)
-        return refuse_because(a, ret_error, V("UPSTREAM_PROXY"),
-                              "no user in the URL; see " V("UPSTREAM_PROXY_AUTH"));
+        return schema_refuse_because(a, ret_error, V("UPSTREAM_PROXY"),
+                                     "no user in the URL; see " V("UPSTREAM_PROXY_AUTH"));
     if (!split_url(s->parent_text, &s->parent.tls, &authority, &rest) ||
         (rest.n && !str_eq(rest, STR("/"))) ||
         !split_authority(authority, s->parent.tls ? 443 : 80, &s->parent) ||
         !is_proxy_host(s->parent.host, a))
-        return refuse(a, ret_error, V("UPSTREAM_PROXY"), s->parent_text, allowed);
+        return schema_refuse(a, ret_error, V("UPSTREAM_PROXY"), s->parent_text, allowed);
     return s->proxy_addr.n || (s->mitm && s->mode == EGRESS_DNS_NFT) ||
-           refuse_because(a, ret_error, V("UPSTREAM_PROXY"),
-                          "needs " V("MITMPROXY_TRANSPARENT") " and mode dns+nft, or the explicit "
-                                                              "proxy of " V("PROXY_ADDR"));
+           schema_refuse_because(
+               a, ret_error, V("UPSTREAM_PROXY"),
+               "needs " V("MITMPROXY_TRANSPARENT") " and mode dns+nft, or the explicit "
+                                                   "proxy of " V("PROXY_ADDR"));
 }
 
 static bool judge_script(struct egress_settings *s, struct arena *a, struct str *ret_error)
 {
-    return s->script.n == 0 || refuse_because(a, ret_error, V("MITMPROXY_SCRIPT"),
-                                              "scripts cannot run here; leave it blank");
+    return s->script.n == 0 || schema_refuse_because(a, ret_error, V("MITMPROXY_SCRIPT"),
+                                                     "scripts cannot run here; leave it blank");
 }
 
 bool egress_settings_check(struct egress_settings *s, struct arena *a, struct str *ret_error)

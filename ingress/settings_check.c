@@ -15,22 +15,6 @@
 
 enum { SECRET_FILE_BYTES = 1 << 16, PEM_FILE_BYTES = 1 << 20 };
 
-/* One line: the setting, the value or the part of it, what is allowed. */
-static bool refuse(struct arena *a, struct str *ret_error, const char *name, struct str value,
-                   const char *allowed)
-{
-    struct str shown = schema_quote(a, value);
-    *ret_error = arena_printf(a, "%s: %.*s is wrong; allowed: %s", name, STR_ARG(shown), allowed);
-    return false;
-}
-
-static bool refuse_because(struct arena *a, struct str *ret_error, const char *name,
-                           const char *why)
-{
-    *ret_error = arena_printf(a, "%s: %s", name, why);
-    return false;
-}
-
 /* --- forms of texts --- */
 
 static bool is_blank(struct str s)
@@ -173,7 +157,7 @@ bool ingress_settings_keyring(const struct ingress_settings *s, struct arena *a,
     if (text.n && text.p != s->secure_access_keys.p && text.p != s->secure_access_keys_env.p)
         digest_wipe((void *)(uintptr_t)text.p,
                     text.n); /* what was read from the file; the ring has its own copy */
-    return good || refuse_because(a, ret_error, name, error);
+    return good || schema_refuse_because(a, ret_error, name, error);
 }
 
 /* --- rules between settings --- */
@@ -183,16 +167,17 @@ static bool judge_provider(struct ingress_settings *s, struct arena *a, struct s
     if (s->routes.n && !s->provider_given)
         s->provider_type = PROVIDER_STATIC;
     if (s->routes.n && s->provider_type != PROVIDER_STATIC)
-        return refuse_because(a, ret_error, "routes", "goes with provider-type static only");
+        return schema_refuse_because(a, ret_error, "routes", "goes with provider-type static only");
     if (!s->routes.n && s->provider_type == PROVIDER_STATIC)
-        return refuse_because(a, ret_error, "routes", "provider-type static needs a file");
+        return schema_refuse_because(a, ret_error, "routes", "provider-type static needs a file");
     return true;
 }
 
 static bool judge_base_domain(struct ingress_settings *s, struct arena *a, struct str *ret_error)
 {
     return !s->base_domain.n || is_name(s->base_domain) ||
-           refuse(a, ret_error, "base-domain", s->base_domain, "a domain such as gw.example.com");
+           schema_refuse(a, ret_error, "base-domain", s->base_domain,
+                         "a domain such as gw.example.com");
 }
 
 static bool judge_keys(struct ingress_settings *s, struct arena *a, struct str *ret_error)
@@ -204,21 +189,21 @@ static bool judge_keys(struct ingress_settings *s, struct arena *a, struct str *
     bool have = keys != NULL;
     keyring_free(keys);
     if (!s->fastpath_endpoint.n && s->provider_type == PROVIDER_FAST_SANDBOX)
-        return refuse_because(a, ret_error, "fastpath-endpoint",
-                              "provider-type fast-sandbox needs it: host:port");
+        return schema_refuse_because(a, ret_error, "fastpath-endpoint",
+                                     "provider-type fast-sandbox needs it: host:port");
     if (s->fastpath_endpoint.n && !is_endpoint(s->fastpath_endpoint))
-        return refuse(a, ret_error, "fastpath-endpoint", s->fastpath_endpoint, "host:port");
+        return schema_refuse(a, ret_error, "fastpath-endpoint", s->fastpath_endpoint, "host:port");
     if (s->fastpath_endpoint.n && !have)
-        return refuse_because(a, ret_error, "secure-access-keys",
-                              "fastpath-endpoint needs at least one key");
+        return schema_refuse_because(a, ret_error, "secure-access-keys",
+                                     "fastpath-endpoint needs at least one key");
     return true;
 }
 
 static bool judge_wake(struct ingress_settings *s, struct arena *a, struct str *ret_error)
 {
     return !s->wake_enabled || s->fastpath_endpoint.n ||
-           refuse_because(a, ret_error, "wake-enabled",
-                          "needs a Fast Sandbox provider: set fastpath-endpoint");
+           schema_refuse_because(a, ret_error, "wake-enabled",
+                                 "needs a Fast Sandbox provider: set fastpath-endpoint");
 }
 
 static bool judge_dsn(const char *name, bool on, struct str dsn, struct arena *a,
@@ -226,7 +211,8 @@ static bool judge_dsn(const char *name, bool on, struct str dsn, struct arena *a
 {
     struct dsn parsed;
     const char *why;
-    return !on || dsn_parse(dsn, a, &parsed, &why) || refuse_because(a, ret_error, name, why);
+    return !on || dsn_parse(dsn, a, &parsed, &why) ||
+           schema_refuse_because(a, ret_error, name, why);
 }
 
 static bool judge_redis(struct ingress_settings *s, struct arena *a, struct str *ret_error)
@@ -263,14 +249,14 @@ static bool judge_lists(struct ingress_settings *s, struct arena *a, struct str 
     struct port_set ports;
     struct str bad;
     if (!cidr_set_parse(s->trusted_proxies, a, &nets, &bad))
-        return refuse(a, ret_error, "trusted-proxies", bad,
-                      "a comma list of networks such as 10.0.0.0/8,fd00::/8");
+        return schema_refuse(a, ret_error, "trusted-proxies", bad,
+                             "a comma list of networks such as 10.0.0.0/8,fd00::/8");
     if (!cidr_set_parse(s->allow_target_cidr, a, &nets, &bad))
-        return refuse(a, ret_error, "allow-target-cidr", bad,
-                      "a comma list of networks such as 127.0.0.0/8,::1");
+        return schema_refuse(a, ret_error, "allow-target-cidr", bad,
+                             "a comma list of networks such as 127.0.0.0/8,::1");
     if (!port_set_parse(s->deny_ports, a, &ports, &bad))
-        return refuse(a, ret_error, "deny-ports", bad,
-                      "a comma list of ports and ranges such as 22,8000-8010");
+        return schema_refuse(a, ret_error, "deny-ports", bad,
+                             "a comma list of ports and ranges such as 22,8000-8010");
     return true;
 }
 
@@ -278,15 +264,15 @@ static bool judge_listeners(struct ingress_settings *s, struct arena *a, struct 
 {
     struct own_listener admin;
     if (!ingress_listener_parse(s->core.admin_addr, &admin))
-        return refuse(a, ret_error, "admin-addr", s->core.admin_addr,
-                      "address:port, [IPv6 address]:port, or :port for all addresses");
+        return schema_refuse(a, ret_error, "admin-addr", s->core.admin_addr,
+                             "address:port, [IPv6 address]:port, or :port for all addresses");
     /* listeners share their ports among the workers, so the kernel would not refuse this */
     if (admin.port && (admin.port == s->port || admin.port == s->tls_port))
-        return refuse(a, ret_error, "admin-addr", s->core.admin_addr,
-                      "a port that neither port nor tls-port has");
+        return schema_refuse(a, ret_error, "admin-addr", s->core.admin_addr,
+                             "a port that neither port nor tls-port has");
     if (s->tls_port && s->tls_port == s->port)
-        return refuse_because(a, ret_error, "tls-port",
-                              "port has the same value; allowed: another one");
+        return schema_refuse_because(a, ret_error, "tls-port",
+                                     "port has the same value; allowed: another one");
     return true;
 }
 
@@ -351,8 +337,9 @@ static bool judge_tls(struct ingress_settings *s, struct arena *a, struct str *r
         !judge_tls_files(s, a, ret_error))
         return false;
     if (certs == 0 && !s->tls_cert_dir.n)
-        return refuse_because(a, ret_error, "tls-port",
-                              "needs a certificate: set tls-cert and tls-key, or tls-cert-dir");
+        return schema_refuse_because(
+            a, ret_error, "tls-port",
+            "needs a certificate: set tls-cert and tls-key, or tls-cert-dir");
     if (certs == keys)
         return true;
     *ret_error = arena_printf(
@@ -364,9 +351,10 @@ static bool judge_tls(struct ingress_settings *s, struct arena *a, struct str *r
 static bool judge_proxy_protocol(struct ingress_settings *s, struct arena *a, struct str *ret_error)
 {
     return !s->proxy_protocol || !is_blank(s->trusted_proxies) ||
-           refuse_because(a, ret_error, "proxy-protocol",
-                          "needs trusted-proxies: the networks whose connections begin with the "
-                          "header");
+           schema_refuse_because(
+               a, ret_error, "proxy-protocol",
+               "needs trusted-proxies: the networks whose connections begin with the "
+               "header");
 }
 
 static bool judge_secret_file(const char *name, struct str path, struct arena *a,
@@ -379,7 +367,7 @@ static bool judge_secret_file(const char *name, struct str path, struct arena *a
     }
     bool blank = is_blank(text);
     digest_wipe((void *)(uintptr_t)text.p, text.n);
-    return !blank || refuse_because(a, ret_error, name, "the file is blank");
+    return !blank || schema_refuse_because(a, ret_error, name, "the file is blank");
 }
 
 static bool judge_lifecycle(struct ingress_settings *s, struct arena *a, struct str *ret_error)
@@ -387,18 +375,18 @@ static bool judge_lifecycle(struct ingress_settings *s, struct arena *a, struct 
     if (s->provider_type != PROVIDER_LIFECYCLE)
         return true;
     if (!s->lifecycle_url.n)
-        return refuse_because(
+        return schema_refuse_because(
             a, ret_error, "lifecycle-url",
             "provider-type lifecycle needs it: http://host:port or https://host:port");
     if (!is_url(s->lifecycle_url))
-        return refuse(a, ret_error, "lifecycle-url", s->lifecycle_url,
-                      "http:// or https://, host, port and path, nothing else");
+        return schema_refuse(a, ret_error, "lifecycle-url", s->lifecycle_url,
+                             "http:// or https://, host, port and path, nothing else");
     if (s->lifecycle_api_key_file.n)
         return judge_secret_file("lifecycle-api-key-file", s->lifecycle_api_key_file, a, ret_error);
     return !is_blank(s->lifecycle_api_key) ||
-           refuse_because(a, ret_error, "lifecycle-api-key-file",
-                          "provider-type lifecycle needs it, or the variable "
-                          "OPENSANDBOX_INGRESS_LIFECYCLE_API_KEY");
+           schema_refuse_because(a, ret_error, "lifecycle-api-key-file",
+                                 "provider-type lifecycle needs it, or the variable "
+                                 "OPENSANDBOX_INGRESS_LIFECYCLE_API_KEY");
 }
 
 static bool judge_admin_token(struct ingress_settings *s, struct arena *a, struct str *ret_error)

@@ -363,3 +363,18 @@ struct str schema_help(const struct schema *s, struct arena *a)
     free(text);
     return help;
 }
+
+bool schema_refuse(struct arena *a, struct str *ret_error, const char *name, struct str value,
+                   const char *allowed)
+{
+    struct str shown = schema_quote(a, value);
+    *ret_error = arena_printf(a, "%s: %.*s is wrong; allowed: %s", name, STR_ARG(shown), allowed);
+    return false;
+}
+
+bool schema_refuse_because(struct arena *a, struct str *ret_error, const char *name,
+                           const char *why)
+{
+    *ret_error = arena_printf(a, "%s: %s", name, why);
+    return false;
+}

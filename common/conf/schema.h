@@ -72,6 +72,12 @@ const struct setting *schema_find(const struct schema *s, struct str name);
  * is one line that names the setting, the value (masked if secret) and what is allowed (B2). */
 bool schema_set(const struct setting *row, void *settings, struct str text, struct arena *a,
                 struct str *ret_error);
+/* False, for rules that a row cannot hold: *ret_error is one line (B2) that names the setting, the
+ * value or the part of it, and what is allowed; or the setting and why. */
+bool schema_refuse(struct arena *a, struct str *ret_error, const char *name, struct str value,
+                   const char *allowed);
+bool schema_refuse_because(struct arena *a, struct str *ret_error, const char *name,
+                           const char *why);
 /* Prints the value as it would be written, secrets as "***" unless empty or `plain`. */
 struct str schema_show(const struct setting *row, const void *settings, bool plain,
                        struct arena *a);

@@ -14,28 +14,15 @@ struct reader {
     void *user;
 };
 
-static const struct nlattr *inside(const struct nlattr *nest, uint16_t type)
-{
-    const struct nlattr *a;
-    if (!nest)
-        return NULL;
-    mnl_attr_for_each_nested(a, nest)
-    {
-        if (mnl_attr_get_type(a) == type)
-            return a;
-    }
-    return NULL;
-}
-
 static bool read_ip(const struct nlattr *ips, uint16_t v4, uint16_t v6, struct ip *ret)
 {
-    const struct nlattr *a = inside(ips, v4);
+    const struct nlattr *a = netlink_inside(ips, v4);
     *ret = (struct ip){{[10] = 0xff, [11] = 0xff}};
     if (a && mnl_attr_get_payload_len(a) == 4) {
         memcpy(ret->b + 12, mnl_attr_get_payload(a), 4);
         return true;
     }
-    a = inside(ips, v6);
+    a = netlink_inside(ips, v6);
     if (!a || mnl_attr_get_payload_len(a) != 16)
         return false;
     memcpy(ret->b, mnl_attr_get_payload(a), 16);
@@ -44,14 +31,15 @@ static bool read_ip(const struct nlattr *ips, uint16_t v4, uint16_t v6, struct i
 
 static uint16_t read_port(const struct nlattr *proto, uint16_t type)
 {
-    const struct nlattr *a = inside(proto, type);
+    const struct nlattr *a = netlink_inside(proto, type);
     return a && mnl_attr_get_payload_len(a) == 2 ? ntohs(mnl_attr_get_u16(a)) : 0;
 }
 
 static bool read_tuple(const struct nlattr *tuple, struct flow *ret)
 {
-    const struct nlattr *ips = inside(tuple, CTA_TUPLE_IP), *proto = inside(tuple, CTA_TUPLE_PROTO);
-    const struct nlattr *number = inside(proto, CTA_PROTO_NUM);
+    const struct nlattr *ips = netlink_inside(tuple, CTA_TUPLE_IP),
+                        *proto = netlink_inside(tuple, CTA_TUPLE_PROTO);
+    const struct nlattr *number = netlink_inside(proto, CTA_PROTO_NUM);
     if (!number || !read_ip(ips, CTA_IP_V4_SRC, CTA_IP_V6_SRC, &ret->src) ||
         !read_ip(ips, CTA_IP_V4_DST, CTA_IP_V6_DST, &ret->dst))
         return false;

@@ -202,3 +202,16 @@ int netlink_send_batch(struct netlink *nl, const void *p, size_t n, uint32_t las
         return error;
     return v.acknowledged ? 0 : -ENOBUFS;
 }
+
+const struct nlattr *netlink_inside(const struct nlattr *nest, uint16_t type)
+{
+    const struct nlattr *a;
+    if (!nest)
+        return NULL;
+    mnl_attr_for_each_nested(a, nest)
+    {
+        if (mnl_attr_get_type(a) == type)
+            return a;
+    }
+    return NULL;
+}

@@ -34,4 +34,7 @@ must_check int netlink_dump(struct netlink *nl, struct nlmsghdr *request,
  * it is in force (0), or nothing (-errno, the first fault). -ENOBUFS: cannot be told. */
 must_check int netlink_send_batch(struct netlink *nl, const void *p, size_t n, uint32_t last_seq);
 
+/* The attribute of that type directly inside a nest; NULL: none, or no nest. */
+const struct nlattr *netlink_inside(const struct nlattr *nest, uint16_t type);
+
 #endif

@@ -29,20 +29,6 @@ struct points {
 
 /* ---- attributes */
 
-/* The attribute of that type directly inside a nest, or NULL. */
-static const struct nlattr *inside(const struct nlattr *nest, uint16_t type)
-{
-    const struct nlattr *a;
-    if (!nest)
-        return NULL;
-    mnl_attr_for_each_nested(a, nest)
-    {
-        if (mnl_attr_get_type(a) == type)
-            return a;
-    }
-    return NULL;
-}
-
 static const struct nlattr *top(const struct nlmsghdr *m, uint16_t type)
 {
     const struct nlattr *a;
@@ -112,19 +98,20 @@ static bool key_of(struct str key, bool v4, struct ip *ret)
 
 static void add_point(struct points *p, const struct nlattr *e)
 {
-    const struct nlattr *data = inside(e, NFTA_SET_ELEM_DATA);
-    struct str chain = bytes(inside(inside(data, NFTA_DATA_VERDICT), NFTA_VERDICT_CHAIN));
-    struct str key = bytes(inside(inside(e, NFTA_SET_ELEM_KEY), NFTA_DATA_VALUE));
+    const struct nlattr *data = netlink_inside(e, NFTA_SET_ELEM_DATA);
+    struct str chain =
+        bytes(netlink_inside(netlink_inside(data, NFTA_DATA_VERDICT), NFTA_VERDICT_CHAIN));
+    struct str key = bytes(netlink_inside(netlink_inside(e, NFTA_SET_ELEM_KEY), NFTA_DATA_VALUE));
     struct ip ip;
     if (!key_of(key, p->v4, &ip))
         return;
     struct point *one = grow(p);
-    uint32_t flags = number32(inside(e, NFTA_SET_ELEM_FLAGS));
+    uint32_t flags = number32(netlink_inside(e, NFTA_SET_ELEM_FLAGS));
     one->ip = ip;
     one->end = flags & NFT_SET_ELEM_INTERVAL_END;
     one->allow = str_starts(chain, STR("pass"));
-    one->seconds = (unsigned)(number64(inside(e, NFTA_SET_ELEM_EXPIRATION)) / 1000);
-    one->name = arena_str(p->a, comment(inside(e, NFTA_SET_ELEM_USERDATA)));
+    one->seconds = (unsigned)(number64(netlink_inside(e, NFTA_SET_ELEM_EXPIRATION)) / 1000);
+    one->name = arena_str(p->a, comment(netlink_inside(e, NFTA_SET_ELEM_USERDATA)));
 }
 
 static int on_elements(const struct nlmsghdr *m, void *user)
@@ -319,7 +306,7 @@ int sets_table(struct sets *s, char ret_hash[RULESET_HASH_TEXT])
 static int on_counter(const struct nlmsghdr *m, void *user)
 {
     uint64_t *packets = user;
-    *packets = number64(inside(top(m, NFTA_OBJ_DATA), NFTA_COUNTER_PACKETS));
+    *packets = number64(netlink_inside(top(m, NFTA_OBJ_DATA), NFTA_COUNTER_PACKETS));
     return 0;
 }
 
