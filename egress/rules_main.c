@@ -4,15 +4,15 @@
  * itself speaks to the kernel.  What `close` leaves behind lets nobody out, us included: there is
  * no own mark, and the marks of the wire are thrown away with the process. */
 #include <errno.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "egress/kernel/devices.h"
 #include "egress/kernel/nft.h"
 #include "egress/kernel/ruleset.h"
 
-enum { TEXT_MAX = 4 << 20, DEVICES_MAX = 64, GOOD = 0, REFUSED = 1, USAGE = 2 };
+enum { TEXT_MAX = 4 << 20, GOOD = 0, REFUSED = 1, USAGE = 2 };
 
 static int fail(int status, const char *what, struct str why)
 {
@@ -42,28 +42,17 @@ static int apply(struct arena *a)
     return run("apply", text, a);
 }
 
-static unsigned devices(struct str *names, struct arena *a)
-{
-    unsigned n = 0;
-    struct if_nameindex *all = if_nameindex();
-    for (struct if_nameindex *i = all; i && i->if_index != 0 && n < DEVICES_MAX; i++) {
-        if (strcmp(i->if_name, "lo") != 0)
-            names[n++] = arena_str(a, str_of(i->if_name));
-    }
-    if_freenameindex(all);
-    return n;
-}
-
 static int close_all(struct arena *a)
 {
-    struct str names[DEVICES_MAX], text, error;
-    struct ruleset r = {.shape = RULESET_CLOSED, .devices = names};
+    struct str text, error;
+    struct ruleset r = {.shape = RULESET_CLOSED};
     uint32_t marks[2];
     if (getrandom(marks, sizeof marks, 0) != sizeof marks)
         return fail(REFUSED, "close", str_of(strerror(errno)));
     r.pass_mark = marks[0] | 1;
     r.group_mark = marks[1] & ~1u ? marks[1] & ~1u : 2;
-    r.ndevices = devices(names, a);
+    if (!devices_read(a, &r.devices, &r.ndevices))
+        return fail(REFUSED, "close", STR("the devices cannot be listed"));
     if (!ruleset_text(&r, a, &text, &error))
         return fail(REFUSED, "close", error);
     if (run("close", text, a) == GOOD)

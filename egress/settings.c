@@ -147,6 +147,8 @@ static const struct setting rows[] = {
         "questions that wait for an upstream"),
     INT("DNS_MAX_RATE", dns_max_rate, "2000", 0, MANY, "Limits",
         "questions a second that are sent upstream; 0: no limit"),
+    INT("DNS_MAX_DOMAIN_RATE", dns_max_domain_rate, "200", 0, MANY, "Limits",
+        "the same below one domain, ten times as many at once; 0: no limit"),
     INT("DNS_CACHE_SIZE", dns_cache_size, "4096", 0, 1000000, "Limits", "answers kept; 0: none"),
     INT("DNS_TCP_MAX_CONNECTIONS", dns_tcp_max_connections, "256", 1, 65535, "Limits",
         "DNS clients over TCP"),

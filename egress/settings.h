@@ -41,8 +41,8 @@ struct egress_settings {
     int on_exit, private_answers, mitm_scope; /* the enums above */
     int64_t api_max_connections, max_body_bytes, max_bodies_bytes;
     int64_t api_head_timeout, api_body_timeout, api_idle_timeout, kernel_timeout; /* ns */
-    int64_t dns_max_inflight, dns_max_rate, dns_cache_size, dns_tcp_max_connections,
-        dns_tcp_max_queries;
+    int64_t dns_max_inflight, dns_max_rate, dns_max_domain_rate, dns_cache_size,
+        dns_tcp_max_connections, dns_tcp_max_queries;
     int64_t dns_tcp_idle_timeout, learn_timeout; /* ns */
     int64_t max_learned, max_learned_per_name;
     int64_t relay_max_connections, first_bytes_timeout /* ns */;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "http/url.h"
 #include "policies/document.h"
 #include "policies/domains.h"
 
@@ -91,16 +92,24 @@ static bool judge_listeners(struct egress_settings *s, struct arena *a, struct s
            judge_listener(V("ADMIN_ADDR"), s->core.admin_addr, &s->admin, a, ret_error);
 }
 
-/* HTTP cuts blanks off the ends of a field, so such a token could never be shown. */
-static bool judge_token(struct egress_settings *s, struct arena *a, struct str *ret_error)
+/* What stands in a field of HTTP, which cuts blanks off its ends: such a secret could never be
+ * shown. */
+static bool judge_secret(const char *name, struct str secret, struct arena *a,
+                         struct str *ret_error)
 {
-    bool good = s->token.n == str_trim(s->token).n;
-    for (size_t i = 0; i < s->token.n; i++)
-        good &= (unsigned char)s->token.p[i] >= ' ' && s->token.p[i] != 127;
+    bool good = secret.n == str_trim(secret).n;
+    for (size_t i = 0; i < secret.n; i++)
+        good &= (unsigned char)secret.p[i] >= ' ' && secret.p[i] != 127;
     return good ||
-           schema_refuse_because(a, ret_error, V("TOKEN"),
+           schema_refuse_because(a, ret_error, name,
                                  "\"***\" is wrong; allowed: a text without control characters "
                                  "and without blanks at its ends");
+}
+
+static bool judge_secrets(struct egress_settings *s, struct arena *a, struct str *ret_error)
+{
+    return judge_secret(V("TOKEN"), s->token, a, ret_error) &&
+           judge_secret(V("UPSTREAM_PROXY_AUTH"), s->parent_auth, a, ret_error);
 }
 
 /* With a policy file the text is looked at only if that holds nothing (3.7). */
@@ -272,57 +281,15 @@ static bool judge_attrs(struct egress_settings *s, struct arena *a, struct str *
 
 /* ---- URLs */
 
-/* Cuts "http://" or "https://" off, and what is behind the authority. */
-static bool split_url(struct str url, bool *ret_tls, struct str *ret_authority,
-                      struct str *ret_rest)
-{
-    *ret_tls = str_istarts(url, STR("https://"));
-    if (!*ret_tls && !str_istarts(url, STR("http://")))
-        return false;
-    url = str_skip(url, *ret_tls ? 8 : 7);
-    for (size_t i = 0; i < url.n; i++)
-        if ((unsigned char)url.p[i] <= ' ' || url.p[i] == 127 || url.p[i] == '\\')
-            return false;
-    size_t end = 0;
-    while (end < url.n && !strchr("/?#", url.p[end]))
-        end++;
-    *ret_authority = str_head(url, end);
-    *ret_rest = str_skip(url, end);
-    return end > 0;
-}
-
-/* "host", "host:port", "[address]", "[address]:port" */
-static bool split_authority(struct str s, uint16_t port, struct egress_parent *ret)
-{
-    bool bracket = s.n && s.p[0] == '[';
-    ptrdiff_t end = str_chr(s, bracket ? ']' : ':');
-    struct ip ip;
-    if (bracket && end < 0)
-        return false;
-    size_t host_end = end < 0 ? s.n : (size_t)end;
-    struct str rest = str_skip(s, host_end + bracket);
-    uint64_t number = port;
-    if (rest.n && (rest.p[0] != ':' || !text_u64(str_skip(rest, 1), UINT16_MAX, &number)))
-        return false;
-    ret->host = str_head(str_skip(s, bracket), host_end - bracket);
-    ret->port = (uint16_t)number;
-    return number > 0 && ret->host.n > 0 && (!bracket || ip_parse(ret->host, &ip));
-}
-
+/* What may hold a password is not shown. */
 static bool judge_url(const char *name, struct str text, struct arena *a, struct str *ret_error)
 {
-    bool tls;
-    struct str authority, rest;
-    struct egress_parent unused;
-    if (text.n == 0)
+    struct url unused;
+    if (text.n == 0 || url_parse(text, &unused))
         return true;
-    if (!split_url(text, &tls, &authority, &rest))
-        return schema_refuse(a, ret_error, name, text, "an http:// or https:// URL");
-    ptrdiff_t at = str_rchr(authority, '@');
-    if (split_authority(str_skip(authority, (size_t)(at + 1)), 80, &unused))
-        return true;
-    return at < 0 ? schema_refuse(a, ret_error, name, text, "an http:// or https:// URL")
-                  : schema_refuse_because(a, ret_error, name, "the URL is wrong");
+    return str_chr(text, '@') < 0
+               ? schema_refuse(a, ret_error, name, text, "an http:// or https:// URL")
+               : schema_refuse_because(a, ret_error, name, "the URL is wrong");
 }
 
 static bool judge_urls(struct egress_settings *s, struct arena *a, struct str *ret_error)
@@ -348,7 +315,7 @@ static bool judge_parent(struct egress_settings *s, struct arena *a, struct str 
 {
     static const char allowed[] = "http://host:port or https://host:port, host an address or a "
                                   "name with a dot, no user, path, query or fragment";
-    struct str authority, rest;
+    struct url url;
     if (s->parent_text.n == 0)
         return s->parent_auth.n == 0 ||
                schema_refuse_because(a, ret_error, V("UPSTREAM_PROXY_AUTH"),
@@ -356,11 +323,10 @@ static bool judge_parent(struct egress_settings *s, struct arena *a, struct str 
     if (str_chr(s->parent_text, '@') >= 0)
         return schema_refuse_because(a, ret_error, V("UPSTREAM_PROXY"),
                                      "no user in the URL; see " V("UPSTREAM_PROXY_AUTH"));
-    if (!split_url(s->parent_text, &s->parent.tls, &authority, &rest) ||
-        (rest.n && !str_eq(rest, STR("/"))) ||
-        !split_authority(authority, s->parent.tls ? 443 : 80, &s->parent) ||
-        !is_proxy_host(s->parent.host, a))
+    if (!url_parse(s->parent_text, &url) || (url.rest.n && !str_eq(url.rest, STR("/"))) ||
+        !is_proxy_host(url.host, a))
         return schema_refuse(a, ret_error, V("UPSTREAM_PROXY"), s->parent_text, allowed);
+    s->parent = (struct egress_parent){.host = url.host, .port = url.port, .tls = url.tls};
     return s->proxy_addr.n || (s->mitm && s->mode == EGRESS_DNS_NFT) ||
            schema_refuse_because(
                a, ret_error, V("UPSTREAM_PROXY"),
@@ -377,8 +343,8 @@ static bool judge_script(struct egress_settings *s, struct arena *a, struct str 
 bool egress_settings_check(struct egress_settings *s, struct arena *a, struct str *ret_error)
 {
     static bool (*const rules[])(struct egress_settings *, struct arena *, struct str *) = {
-        judge_mode,   judge_listeners, judge_token, judge_rules, judge_upstreams,
-        judge_exempt, judge_probe,     judge_lists, judge_ports, judge_attrs,
+        judge_mode,   judge_listeners, judge_secrets, judge_rules, judge_upstreams,
+        judge_exempt, judge_probe,     judge_lists,   judge_ports, judge_attrs,
         judge_urls,   judge_parent,    judge_script};
     s->core.workers = 1; /* one table of leases, one queue of changes */
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
@@ -388,6 +354,9 @@ bool egress_settings_check(struct egress_settings *s, struct arena *a, struct st
 }
 
 /* ---- what is worth a line */
+
+#define NO_PUSH \
+    "metrics are not sent anywhere in this version; " V("ADMIN_ADDR") " shows them on /metrics"
 
 struct str egress_settings_missing(const struct egress_settings *s, struct arena *a)
 {
@@ -426,6 +395,11 @@ static struct str unknown_variables(struct arena *a, struct str lines)
     return lines;
 }
 
+static bool has_endpoint(const struct egress_settings *s)
+{
+    return s->otlp_metrics_endpoint.n || s->otlp_endpoint.n;
+}
+
 struct str egress_settings_warnings(const struct egress_settings *s, struct arena *a)
 {
     enum { BACKEND_IPTABLES = 1 };
@@ -446,6 +420,10 @@ struct str egress_settings_warnings(const struct egress_settings *s, struct aren
         {s->proxy_clients.n && !s->proxy_addr.n, V("PROXY_CLIENTS"),
          "has no effect without " V("PROXY_ADDR")},
         {s->shadow, V("MITMPROXY_SHADOW"), "is taken and has no effect"},
+        {!s->no_metrics && s->otlp_metrics_endpoint.n, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+         NO_PUSH},
+        {!s->no_metrics && s->otlp_endpoint.n, "OTEL_EXPORTER_OTLP_ENDPOINT", NO_PUSH},
+        {!s->no_metrics && !has_endpoint(s) && s->host_ip.n, "HOST_IP", NO_PUSH},
         {s->vault_socket.n, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET", "is taken and has no effect"},
     };
     struct str lines = STR_NONE;

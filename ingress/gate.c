@@ -224,7 +224,8 @@ static void forward(const struct facts *f, const struct sandbox *s, struct gatew
     const struct endpoint *e = sandbox_endpoint(s, note->route.port);
     v->act = ACT_FORWARD;
     v->h2 = speaks_h2(view_of(f)->set, e->wire, f->head);
-    v->to = (struct dial_to){arena_str(a, e->host), e->to ? e->to : note->route.port};
+    v->to =
+        (struct dial_to){.host = arena_str(a, e->host), .port = e->to ? e->to : note->route.port};
     v->pool = arena_str(a, s->pool);
     note->target = target_text(v->to.host, v->to.port, a);
     struct forward_facts ff = {.local_port = f->client->listener,

@@ -320,6 +320,7 @@ const struct product ingress_product = {
                 .missing = missing},
     .view = &ingress_view_maker,
     .gate = &ingress_gate,
+    .not_ready = "no complete list of sandboxes yet",
     .listeners = listeners,
     .bound = bound,
     .worker_init = worker_init,

@@ -1,8 +1,7 @@
 /* app.c — the life of a process, in order: command line, log, configuration, sockets, workers,
  * resolver, listeners; and back again on SIGTERM: readiness, listeners, sessions, deadline. */
-#include "app/app.h"
+#include "app/app_impl.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,51 +11,9 @@
 
 #include "app/admin.h"
 #include "base/log.h"
-#include "net/pipes.h"
 #include "net/resolve.h"
-#include "net/worker.h"
 
-enum {
-    SURPLUS_CONNECTIONS = 64,
-    SPARE_DESCRIPTORS = 128,
-    WORKER_DESCRIPTORS = 16,
-    REMIND_MS = 10000,
-    WINDOW_BYTES = 65536,
-    WINDOW_MAX_BYTES = 196608,
-    DRAIN_IDLE_MS = 2000
-};
-
-struct told { /* a post to one worker */
-    struct post post;
-    struct app *app;
-    unsigned i;
-    const struct snapshot *snap; /* a reference, or NULL */
-};
-
-struct app {
-    const struct product *product;
-    void *settings;
-    struct arena mem;
-    struct snapshot *snap;
-    uint64_t started_us, adopted_us, reload_faults;
-    struct worker *main;
-    struct worker *workers[APP_WORKERS];
-    unsigned nworkers;
-    int fds[APP_WORKERS][APP_LISTENERS];
-    unsigned nlisteners;
-    struct str where[APP_LISTENERS]; /* for the log */
-    int admin_fd;
-    struct accept_gate gate;
-    struct admin *admin;
-    enum app_phase phase;
-    bool opening;         /* the workers were told to listen */
-    unsigned closed;      /* workers that do not listen yet */
-    unsigned draining;    /* workers that have not reported yet */
-    unsigned collections; /* app_collect() under way */
-    bool drained;         /* the workers stop as soon as nobody asks them anything */
-    struct timer deadline, remind;
-    void *product_data;
-};
+enum { REMIND_MS = 10000, WINDOW_BYTES = 65536, WINDOW_MAX_BYTES = 196608, DRAIN_IDLE_MS = 2000 };
 
 const struct settings *app_settings(const struct app *app)
 {
@@ -112,8 +69,8 @@ struct app_times app_times(const struct app *app)
 
 /* ---- telling all workers */
 
-static void tell_all(struct app *app, void (*run)(struct worker *w, struct post *p),
-                     const struct snapshot *snap)
+void app_tell_all(struct app *app, void (*run)(struct worker *w, struct post *p),
+                  const struct snapshot *snap)
 {
     for (unsigned i = 0; i < app->nworkers; i++) {
         struct told *t = mem_new(sizeof *t);
@@ -139,7 +96,7 @@ struct collection {
 };
 
 /* Not while a question is on its way: it would come to a worker that is gone. */
-static void stop_when_done(struct app *app)
+void app_stop_when_done(struct app *app)
 {
     if (!app->drained || app->collections > 0)
         return;
@@ -157,7 +114,7 @@ static void on_collected(struct worker *w, struct post *p)
         return;
     c->done(c->user);
     c->app->collections--;
-    stop_when_done(c->app);
+    app_stop_when_done(c->app);
     mem_free(c);
 }
 
@@ -190,96 +147,7 @@ bool app_collect(struct app *app, void (*each)(struct worker *w, void *arg), voi
     return true;
 }
 
-/* ---- sockets */
-
-static int64_t raise_descriptors(void)
-{
-    struct rlimit r;
-    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
-        return 1024;
-    r.rlim_cur = r.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &r);
-    return r.rlim_cur > INT32_MAX ? INT32_MAX : (int64_t)r.rlim_cur;
-}
-
-/* Each client connection may need one to its sandbox too. */
-static int64_t connection_limit(const struct app *app, int64_t descriptors)
-{
-    int64_t set = app_settings(app)->max_connections;
-    int64_t each = WORKER_DESCRIPTORS + 2 * MAX_PIPES;
-    int64_t can =
-        (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - each * (int64_t)app->nworkers) / 2;
-    if (can < 16)
-        can = 16;
-    return set > 0 && set < can ? set : can;
-}
-
-/* A machine without IPv6 has no `::`: then all addresses are those of IPv4. */
-static int bind_any(const union addr *want, union addr *ret_bound, struct arena *a,
-                    struct str *ret_error)
-{
-    static const struct ip any4 = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0}},
-                           any6 = {{0}};
-    struct ip ip;
-    int fd = listen_bind(&want->sa, ret_bound, a, ret_error);
-    addr_ip(&want->sa, &ip);
-    if (fd >= 0 || !ip_eq(&ip, &any6) || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL))
-        return fd;
-    union addr four;
-    addr_make(&four, &any4, addr_port(&want->sa));
-    return listen_bind(&four.sa, ret_bound, a, ret_error);
-}
-
-/* With port 0 all workers share the port that the kernel chose for the first. */
-static bool bind_workers(struct app *app, unsigned l, union addr *addr, const char *setting,
-                         struct str *ret_error)
-{
-    struct str error;
-    for (unsigned i = 0; i < app->nworkers; i++) {
-        union addr bound;
-        app->fds[i][l] = bind_any(addr, &bound, &app->mem, &error);
-        if (app->fds[i][l] < 0) {
-            *ret_error = arena_printf(&app->mem, "%s: %.*s", setting, STR_ARG(error));
-            return false;
-        }
-        *addr = bound;
-    }
-    return true;
-}
-
-static bool bind_admin(struct app *app, union addr *ret_bound, struct str *ret_error)
-{
-    union addr want;
-    struct str error, text = app_settings(app)->admin_addr;
-    if (!addr_parse(text, &want)) {
-        *ret_error = arena_printf(&app->mem, "admin-addr: \"%.*s\" is not an address and port",
-                                  STR_ARG(text));
-        return false;
-    }
-    app->admin_fd = bind_any(&want, ret_bound, &app->mem, &error);
-    if (app->admin_fd < 0)
-        *ret_error = arena_printf(&app->mem, "admin-addr: %.*s", STR_ARG(error));
-    return app->admin_fd >= 0;
-}
-
-/* Bound, not listening: until lookups can be answered a connection is refused (contract
- * ingress 1.5). */
-static bool bind_all(struct app *app, struct str *ret_error)
-{
-    union addr addrs[APP_LISTENERS], admin;
-    const char *setting[APP_LISTENERS] = {0};
-    app->nlisteners = app->product->listeners(app->settings, addrs, setting);
-    for (unsigned l = 0; l < app->nlisteners; l++)
-        if (!bind_workers(app, l, &addrs[l], setting[l], ret_error))
-            return false;
-    if (!bind_admin(app, &admin, ret_error))
-        return false;
-    app->product->bound(app->settings, addrs, &admin, &app->mem);
-    char text[ADDR_TEXT_BYTES];
-    for (unsigned l = 0; l < app->nlisteners; l++)
-        app->where[l] = arena_str(&app->mem, (struct str){text, addr_text(&addrs[l].sa, text)});
-    return true;
-}
+/* ---- listeners */
 
 static void note_serving(struct app *app)
 {
@@ -288,7 +156,8 @@ static void note_serving(struct app *app)
     log_begin(&l, LOG_INFO, "serving");
     for (unsigned i = 0; i < app->nlisteners; i++)
         log_str(&l, keys[i], app->where[i]);
-    log_str(&l, "admin", app_settings(app)->admin_addr);
+    if (app->admin)
+        log_str(&l, "admin", app_settings(app)->admin_addr);
     log_end(&l);
 }
 
@@ -323,13 +192,13 @@ void app_ready(struct app *app)
     app->opening = true;
     app->closed = app->nworkers;
     timer_clear(app->main, &app->remind);
-    tell_all(app, on_listen, NULL);
+    app_tell_all(app, on_listen, NULL);
 }
 
 static void on_remind(struct timer *t)
 {
     struct app *app = container_of(t, struct app, remind);
-    log_note(LOG_WARN, "not serving yet: the first complete list of sandboxes is missing", NULL);
+    log_note(LOG_WARN, "not serving yet", "reason", app->product->not_ready, NULL);
     timer_set(app->main, t, REMIND_MS);
 }
 
@@ -352,7 +221,10 @@ static struct http_limits limits(const struct settings *s)
 static struct proxy_rules rules(const struct app *app, int64_t descriptors)
 {
     const struct settings *s = app_settings(app);
-    struct proxy_rules r = {.gate = app->product->gate, .client = limits(s), .origin = limits(s)};
+    struct proxy_rules r = {.gate = app->product->gate,
+                            .client = limits(s),
+                            .origin = limits(s),
+                            .look_ms = app->product->look_ms};
     r.max_memory = r.client.max_memory = (size_t)s->max_memory / app->nworkers;
 #define X(id, text, timeout) r.timeout_ms[X_##id] = settings_ms(s->timeout);
     XSTATE_MAP(X)
@@ -364,23 +236,30 @@ static struct proxy_rules rules(const struct app *app, int64_t descriptors)
     return r;
 }
 
+static struct names *names_of(struct app *app, struct worker *w)
+{
+    struct names_files files = {0};
+    return app->product->names ? app->product->names(app, w) : names_new(w, &files);
+}
+
 static void make_workers(struct app *app, int64_t descriptors)
 {
     struct proxy_rules r = rules(app, descriptors);
-    struct names_files files = {0};
     for (unsigned i = 0; i < app->nworkers; i++) {
         struct worker *w = app->workers[i] = worker_new(i);
-        worker_set(w, SLOT_NAMES, names_new(w, &files));
+        worker_set(w, SLOT_NAMES, names_of(app, w));
         worker_adopt(w, app->snap);
         app->product->worker_init(app, w);
         proxy_new(w, &r);
     }
 }
 
-static unsigned worker_number(const struct settings *s)
+static unsigned worker_number(const struct app *app)
 {
+    const struct settings *s = app_settings(app);
     unsigned n = s->workers > 0 ? (unsigned)s->workers : worker_cores();
-    return n > APP_WORKERS ? APP_WORKERS : n;
+    unsigned max = app->product->max_workers ? app->product->max_workers : APP_WORKERS;
+    return n > max ? max : n;
 }
 
 /* ---- reload */
@@ -398,6 +277,42 @@ const struct snapshot *app_snapshot(const struct app *app)
     return app->snap;
 }
 
+static void take_over(struct app *app, const struct snapshot *fresh)
+{
+    snapshot_unref(app->snap);
+    app->snap = fresh;
+    app->adopted_us = worker_now_us(app->main);
+}
+
+static void on_published(struct worker *w, struct post *p)
+{
+    (void)w;
+    struct word *word = container_of(p, struct word, post);
+    take_over(word->app, word->snap);
+    mem_free(word);
+}
+
+void app_tell_main(struct app *app, void (*run)(struct worker *w, struct post *p),
+                   const struct snapshot *snap)
+{
+    struct word *word = mem_new(sizeof *word);
+    word->post.run = run;
+    word->app = app;
+    word->snap = snap;
+    worker_post(app->main, &word->post);
+}
+
+void app_published(struct app *app, const struct snapshot *snap)
+{
+    app_tell_main(app, on_published, snapshot_ref(snap));
+}
+
+static void remark(struct app *app, const struct snapshot *s)
+{
+    if (app->product->remarks)
+        app->product->remarks(app, s);
+}
+
 void app_renew(struct app *app)
 {
     struct arena a;
@@ -412,73 +327,22 @@ void app_renew(struct app *app)
         log_note(LOG_ERROR, "reload refused, nothing changed", "error", text, NULL);
         mem_free(text);
     } else {
-        struct snapshot *old = app->snap;
-        app->product->remarks(app, fresh);
-        app->snap = fresh;
-        app->adopted_us = worker_now_us(app->main);
-        tell_all(app, on_adopt, fresh);
-        snapshot_unref(old);
+        remark(app, fresh);
+        app_tell_all(app, on_adopt, fresh);
+        take_over(app, fresh);
         log_note(LOG_INFO, "reloaded", NULL);
     }
     arena_done(&a);
 }
 
-/* ---- drain */
-
-static void on_worker_drained(struct worker *w, struct post *p)
-{
-    (void)w;
-    struct told *t = (struct told *)p;
-    struct app *app = t->app;
-    mem_free(t);
-    if (--app->draining > 0)
-        return;
-    timer_clear(app->main, &app->deadline);
-    app->drained = true;
-    stop_when_done(app);
-}
-
-static void on_drained(void *user)
-{
-    struct told *t = user;
-    t->post.run = on_worker_drained;
-    worker_post(t->app->main, &t->post);
-}
-
-static void on_drain(struct worker *w, struct post *p)
-{
-    proxy_drain(proxy_of(w), on_drained, p);
-}
-
-static void on_cut(struct worker *w, struct post *p)
-{
-    proxy_cut(proxy_of(w));
-    mem_free(p);
-}
-
-static void on_deadline(struct timer *t)
-{
-    struct app *app = container_of(t, struct app, deadline);
-    log_note(LOG_WARN, "drain-timeout has passed: what still runs is cut", NULL);
-    tell_all(app, on_cut, NULL);
-}
-
-static void drain(struct app *app)
-{
-    log_note(LOG_INFO, "stopping: draining", NULL);
-    app->phase = APP_DRAINING;
-    app->draining = app->nworkers;
-    timer_clear(app->main, &app->remind);
-    uint64_t ms = settings_ms(app_settings(app)->drain_timeout);
-    timer_set(app->main, &app->deadline, ms ? ms : 1);
-    tell_all(app, on_drain, NULL);
-}
+/* ---- signals */
 
 static void on_signal(void *user, int signum)
 {
     struct app *app = user;
     if (signum == SIGHUP) {
-        app_renew(app);
+        if (!app->product->publishes)
+            app_renew(app);
         if (app->phase != APP_DRAINING)
             app->product->reload(app);
         return;
@@ -487,7 +351,7 @@ static void on_signal(void *user, int signum)
         log_stop();
         _exit(1); /* asked twice: at once */
     }
-    drain(app);
+    app_drain(app);
 }
 
 /* ---- start and end */
@@ -514,23 +378,26 @@ static bool open_log(struct app *app, struct str *ret_error)
 /* Order of contract ingress 1.5; false: one line and exit 2. */
 static bool start(struct app *app, struct str *ret_error)
 {
-    int64_t descriptors = raise_descriptors();
-    app->nworkers = worker_number(app_settings(app));
+    int64_t descriptors = app_descriptors();
+    app->nworkers = worker_number(app);
     if (!open_log(app, ret_error))
         return false;
-    if (!bind_all(app, ret_error))
+    if (app->product->prepare && !app->product->prepare(app, app->settings, &app->mem, ret_error))
+        return false;
+    if (!app_bind(app, ret_error))
         return false;
     app->snap = snapshot_build(app_settings(app), app->product->view, &app->mem, ret_error);
     if (!app->snap)
         return false;
-    accept_gate_init(&app->gate, connection_limit(app, descriptors), SURPLUS_CONNECTIONS);
+    accept_gate_init(&app->gate, app_connection_limit(app, descriptors), SURPLUS_CONNECTIONS);
     app->main = worker_new(APP_WORKERS);
-    app->product->remarks(app, app->snap);
+    remark(app, app->snap);
     app->started_us = app->adopted_us = worker_now_us(app->main);
-    timer_init(&app->deadline, on_deadline);
+    timer_init(&app->deadline, app_on_deadline);
     timer_init(&app->remind, on_remind);
     make_workers(app, descriptors);
-    app->admin = admin_start(app, app->admin_fd);
+    if (app->admin_fd >= 0)
+        app->admin = admin_start(app, app->admin_fd);
     if (!app->product->start(app, &app->mem, ret_error))
         return false;
     if (!app->opening)
@@ -580,6 +447,8 @@ int app_run(const struct product *product, int argc, char **argv)
     app->product = product;
     app->settings = mem_new(product->command.schema->settings_bytes);
     int status = command_line(&product->command, argc, argv, &app->mem, app->settings, &run);
+    if (status == 2 && argc == 1 && product->refused)
+        product->refused();
     if (run) {
         command_banner(stdout, product->title);
         fflush(stdout);

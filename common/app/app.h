@@ -19,14 +19,26 @@ struct product {
     const char *title; /* of the banner */
     const char *logger;
     struct command command; /* schema, checks */
+    /* The settings are wrong, and a start was wanted: nothing will run.  NULL: so be it. */
+    void (*refused)(void);
     const struct maker *view;
     const struct gate *gate;
-    /* Addresses to serve on; returns how many (at most APP_LISTENERS). */
+    uint64_t look_ms;      /* see struct proxy_rules */
+    unsigned max_workers;  /* 0: as the settings say */
+    bool publishes;        /* it puts snapshots in force itself: app_published() */
+    const char *not_ready; /* the text of /readyz before app_ready() */
+    /* The log is open, nothing is bound, no file was read; may still change the settings.  NULL:
+     * nothing to do.  False: one line, exit 2. */
+    bool (*prepare)(struct app *app, void *settings, struct arena *a, struct str *ret_error);
+    /* Addresses to serve on; returns how many (at most APP_LISTENERS).  NULL: the product has its
+     * own listeners. */
     unsigned (*listeners)(const void *settings, union addr *ret, const char **ret_setting);
     /* The addresses the kernel gave (port 0 was asked for, or another family): into the settings,
-     * before anything reads them. */
+     * before anything reads them.  admin NULL: there is none. */
     void (*bound)(void *settings, const union addr *listeners, const union addr *admin,
                   struct arena *a);
+    /* Whom a worker asks for names; NULL: files and DNS servers of the system. */
+    struct names *(*names)(struct app *app, struct worker *w);
     /* Before the workers run: what they share, and SLOT_PRODUCT of each. */
     void (*worker_init)(struct app *app, struct worker *w);
     void (*worker_done)(struct worker *w);
@@ -34,10 +46,15 @@ struct product {
     bool (*start)(struct app *app, struct arena *a, struct str *ret_error);
     /* SIGHUP, after the new snapshot is in force. */
     void (*reload)(struct app *app);
+    /* A drain begins; what must end first is held: app_hold().  NULL: nothing. */
+    void (*drain)(struct app *app);
     /* Nothing runs any more. */
     void (*stop)(struct app *app);
-    /* Warnings about a snapshot that is about to be in force (keys given twice …). */
+    /* Warnings about a snapshot that is about to be in force (keys given twice …).  NULL: none. */
     void (*remarks)(struct app *app, const struct snapshot *s);
+    /* Why /readyz says no, one line with its end; "": it does not.  On the main worker; NULL: it
+     * goes by the phase alone. */
+    struct str (*unready)(struct app *app, struct arena *a);
     /* The product's own metrics. */
     void (*metrics)(struct app *app, struct metrics_out *o);
 };
@@ -52,6 +69,12 @@ struct worker *app_worker(struct app *app, unsigned i);
 /* What the product keeps for the process. */
 void *app_product(const struct app *app);
 void app_set_product(struct app *app, void *p);
+/* On any worker: the product has put this snapshot in force.  Counts it. */
+void app_published(struct app *app, const struct snapshot *snap);
+/* On the main worker, from drain(): the end waits until as many app_unhold() have come, from any
+ * worker, or for the deadline. */
+void app_hold(struct app *app);
+void app_unhold(struct app *app);
 /* Lookups can be answered: the main listeners open. */
 void app_ready(struct app *app);
 /* The snapshot in force, lent; on the main worker. */

@@ -15,11 +15,16 @@ static struct str healthz(struct app *app, int *status, struct arena *a)
 
 static struct str readyz(struct app *app, int *status, struct arena *a)
 {
-    static const char *const texts[] = {"starting: no complete list of sandboxes yet\n", "ready\n",
-                                        "draining\n"};
-    (void)a;
-    *status = app_phase(app) == APP_SERVING ? 200 : 503;
-    return str_of(texts[app_phase(app)]);
+    const struct product *product = app_product_of(app);
+    struct str no = STR("");
+    if (app_phase(app) == APP_STARTING)
+        no = arena_printf(a, "starting: %s\n", product->not_ready);
+    else if (app_phase(app) == APP_DRAINING)
+        no = STR("draining\n");
+    else if (product->unready)
+        no = product->unready(app, a);
+    *status = no.n ? 503 : 200;
+    return no.n ? no : STR("ready\n");
 }
 
 static struct str config(struct app *app, int *status, struct arena *a)

@@ -1,39 +1,25 @@
 /* log.c — lines are made on the caller's stack, copied into one ring of bytes under a lock nobody
  * holds long, and written by a thread.  The thread naps a moment after each batch, so that under
  * load a line costs a copy and no system call; it is woken only out of its real sleep.  Whoever
- * logs never waits for a sink: when the ring is full the line is lost, and counted. */
+ * logs never waits for a sink: when the ring is full the line is lost, and counted.  What must not
+ * get lost in the noise of others lies beside the ring and knows its place in it. */
 #include "base/log.h"
 
 #include <assert.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/log_impl.h"
 #include "base/text.h"
 
 enum {
     RING_BYTES = 1 << 20,
-    OUTPUTS_MAX = 8,
     LEVEL_OFF = LOG_FATAL + 1,
     NAP_MS = 10,
-    END_BYTES = 16,    /* kept free for what log_end() adds */
-    PIPE_WRITE = 4096, /* as much as a pipe that is ready takes without blocking */
-    STOP_POLL_MS = 100,
-    STOP_POLLS = 10, /* so often log_stop() waits for a sink that takes nothing */
-    FILE_MAX_BYTES = 100 << 20,
-    FILE_MAX_AGE_DAYS = 30,
-    FILE_MAX_BACKUPS = 10,
+    END_BYTES = 16, /* kept free for what log_end() adds */
     RARE_NOTES = 128,
 };
 
@@ -63,11 +49,12 @@ static const struct str log_masked[] = {
 #undef M
 };
 
-struct output {
-    int fd;
-    bool file;     /* a regular file of ours, which turns over */
-    char *path;    /* NULL: stdout or stderr, which are not ours to close */
-    int64_t bytes; /* in the file */
+/* A line beside the ring. */
+struct audit {
+    struct audit *next;
+    uint64_t at; /* the ring's head when it came: all before that is older */
+    size_t n;
+    char text[];
 };
 
 struct rare_note {
@@ -84,15 +71,16 @@ static struct {
     bool running, stopping, sleeping, napping; /* under the lock */
     uint64_t head, tail;                       /* bytes ever written, read; under the lock */
     uint8_t *ring;
+    struct audit *audits, **audits_end; /* in their order; under the lock */
+    size_t audit_bytes;                 /* of those not yet written; under the lock */
     atomic_int level;
-    atomic_bool hurry; /* log_stop() waits */
     _Atomic uint64_t lost;
-    struct output outputs[OUTPUTS_MAX]; /* the thread's, as all that follows */
-    size_t output_count;
-    unsigned polls_left;
+    struct log_outputs outputs; /* the thread's, as what follows */
     uint64_t lost_told;
     char after_ts[256]; /* what stands between ts and the message */
     size_t after_ts_len;
+    char attributes[LOG_ATTRIBUTES_BYTES]; /* what stands behind the message */
+    _Atomic size_t attributes_len;         /* what lies behind it is not read by others yet */
     pthread_mutex_t rare_lock;
     struct rare_note rare[RARE_NOTES];
 } the_log = {
@@ -203,6 +191,44 @@ static bool is_masked(struct str key)
     return false;
 }
 
+bool log_masks(struct str name)
+{
+    return is_masked(name);
+}
+
+static struct str attributes(void)
+{
+    return (struct str){the_log.attributes,
+                        atomic_load_explicit(&the_log.attributes_len, memory_order_acquire)};
+}
+
+/* Has every line a field of this name, written as `escaped`? */
+static bool is_everywhere(struct str name, struct str escaped)
+{
+    static const char *const first[] = {"level", "ts", "logger", "msg"};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (str_eq(name, str_of(first[i])))
+            return true;
+    /* in no value a quote stands without a backslash */
+    struct str all = attributes();
+    return all.n && memmem(all.p, all.n, escaped.p, escaped.n);
+}
+
+bool log_attribute(struct str name, struct str value)
+{
+    struct log_line l = {.n = 0};
+    size_t used = attributes().n;
+    bool whole = put(&l, STR(",\"")) && put_escaped(&l, name) && put(&l, STR("\":\""));
+    if (!whole || is_everywhere(name, (struct str){l.text, l.n}))
+        return false;
+    whole = put_escaped(&l, is_masked(name) ? STR("***") : value) && put(&l, STR("\""));
+    if (!whole || l.n > sizeof the_log.attributes - used)
+        return false;
+    memcpy(the_log.attributes + used, l.text, l.n);
+    atomic_store_explicit(&the_log.attributes_len, used + l.n, memory_order_release);
+    return true;
+}
+
 void log_begin(struct log_line *l, enum log_level level, const char *msg)
 {
     l->level = level;
@@ -218,6 +244,8 @@ void log_begin(struct log_line *l, enum log_level level, const char *msg)
     size_t before = l->n;
     keep_if(l, before, put_escaped(l, str_of(msg)));
     put(l, STR("\""));
+    before = l->n;
+    keep_if(l, before, put(l, attributes()));
 }
 
 /* A line that nobody wants stays empty. */
@@ -274,6 +302,12 @@ void log_bool(struct log_line *l, const char *key, bool value)
         put_value(l, key, value ? STR("true") : STR("false"));
 }
 
+void log_json(struct log_line *l, const char *key, struct str json)
+{
+    if (wanted(l))
+        put_value(l, key, json);
+}
+
 static void finish(struct log_line *l)
 {
     struct str end = l->full ? STR(",\"cut\":true}\n") : STR("}\n");
@@ -318,6 +352,55 @@ void log_end(struct log_line *l)
     if (the_log.running && push(l))
         pthread_cond_signal(&the_log.wake);
     pthread_mutex_unlock(&the_log.lock);
+}
+
+/* ---- lines beside the ring ---- */
+
+static struct audit *make_audit(const struct log_line *l, struct str members)
+{
+    size_t comma = members.n > 0;
+    struct audit *a = mem_new(sizeof *a + l->n + comma + members.n + 2);
+    memcpy(a->text, l->text, l->n);
+    a->n = l->n;
+    if (comma)
+        a->text[a->n++] = ',';
+    memcpy(a->text + a->n, members.p, members.n);
+    a->n += members.n;
+    memcpy(a->text + a->n, "}\n", 2);
+    a->n += 2;
+    return a;
+}
+
+/* False: too many of them wait.  Called under the lock. */
+static bool push_audit(struct audit *a)
+{
+    if (a->n > LOG_AUDIT_BYTES - the_log.audit_bytes) {
+        atomic_fetch_add_explicit(&the_log.lost, 1, memory_order_relaxed);
+        return false;
+    }
+    a->at = the_log.head;
+    *the_log.audits_end = a;
+    the_log.audits_end = &a->next;
+    the_log.audit_bytes += a->n;
+    if (the_log.sleeping)
+        pthread_cond_signal(&the_log.wake);
+    the_log.sleeping = false;
+    return true;
+}
+
+void log_audit(enum log_level level, const char *msg, struct str object)
+{
+    struct log_line l;
+    assert(object.n >= 2 && object.p[0] == '{' && object.p[object.n - 1] == '}');
+    log_begin(&l, level, msg);
+    if (!wanted(&l))
+        return;
+    struct audit *a = make_audit(&l, (struct str){object.p + 1, object.n - 2});
+    pthread_mutex_lock(&the_log.lock);
+    bool kept = the_log.running && push_audit(a);
+    pthread_mutex_unlock(&the_log.lock);
+    if (!kept)
+        mem_free(a);
 }
 
 /* ---- notes ---- */
@@ -383,174 +466,12 @@ void log_note_rarely(enum log_level level, const char *msg, ...)
     va_end(args);
 }
 
-/* ---- files that turn over: NAME.log → NAME-2026-01-02T03-04-05.678.log ---- */
-
-enum { BACKUP_TIME_BYTES = 23 };
-
-static int open_path(const char *path)
-{
-    /* not blocking: a FIFO nobody reads is an error now rather than a start that hangs */
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
-}
-
-static void split_path(struct str path, struct str *ret_dir, struct str *ret_stem,
-                       struct str *ret_ext)
-{
-    ptrdiff_t slash = str_rchr(path, '/');
-    struct str name = str_skip(path, (size_t)(slash + 1));
-    *ret_dir = slash < 0 ? STR(".") : str_head(path, (size_t)(slash + 1));
-    ptrdiff_t dot = str_rchr(name, '.');
-    *ret_stem = dot < 0 ? name : str_head(name, (size_t)dot);
-    *ret_ext = dot < 0 ? STR_NONE : str_skip(name, (size_t)dot);
-}
-
-/* Is `name` a backup of stem and ext?  Then *ret_unix_s is when it was made. */
-static bool is_backup(struct str name, struct str stem, struct str ext, int64_t *ret_unix_s)
-{
-    char text[BACKUP_TIME_BYTES + 1];
-    uint32_t ns;
-    if (name.n != stem.n + 1 + BACKUP_TIME_BYTES + ext.n || !str_starts(name, stem) ||
-        name.p[stem.n] != '-')
-        return false;
-    struct str rest = str_skip(name, stem.n + 1);
-    if (!str_eq(str_skip(rest, BACKUP_TIME_BYTES), ext))
-        return false;
-    memcpy(text, rest.p, BACKUP_TIME_BYTES);
-    if (text[13] != '-' || text[16] != '-')
-        return false;
-    text[13] = text[16] = ':';
-    text[BACKUP_TIME_BYTES] = 'Z';
-    return text_rfc3339((struct str){text, sizeof text}, ret_unix_s, &ns);
-}
-
-/* The names of all backups; the caller frees them. */
-static size_t list_backups(DIR *dir, struct str stem, struct str ext, char ***ret_names)
-{
-    size_t n = 0, space = 0;
-    int64_t unix_s;
-    char **names = NULL;
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (!is_backup(str_of(e->d_name), stem, ext, &unix_s))
-            continue;
-        if (n == space) {
-            space = space ? space * 2 : 16;
-            names = mem_renew(names, space * sizeof *names);
-        }
-        names[n++] = mem_strdup(str_of(e->d_name));
-    }
-    *ret_names = names;
-    return n;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    /* their times are written so that the order of bytes is the order of time */
-    return strcmp(*(char *const *)b, *(char *const *)a);
-}
-
-static void remove_old_backups(const char *path)
-{
-    struct str dir_name, stem, ext;
-    split_path(str_of(path), &dir_name, &stem, &ext);
-    char *dir_path = mem_strdup(dir_name), **names;
-    DIR *dir = opendir(dir_path);
-    mem_free(dir_path);
-    if (!dir)
-        return;
-    int64_t unix_s = 0, oldest_s = (int64_t)time(NULL) - FILE_MAX_AGE_DAYS * INT64_C(86400);
-    size_t n = list_backups(dir, stem, ext, &names);
-    if (n)
-        qsort(names, n, sizeof *names, newest_first);
-    for (size_t i = 0; i < n; i++) {
-        if (i >= FILE_MAX_BACKUPS ||
-            (is_backup(str_of(names[i]), stem, ext, &unix_s) && unix_s < oldest_s))
-            unlinkat(dirfd(dir), names[i], 0);
-        mem_free(names[i]);
-    }
-    mem_free(names);
-    closedir(dir);
-}
-
-static void turn_over(struct output *o)
-{
-    char time_text[24], backup[PATH_MAX];
-    struct str dir, stem, ext;
-    o->bytes =
-        0; /* if anything fails here the file grows by as much again before the next attempt */
-    split_path(str_of(o->path), &dir, &stem, &ext);
-    text_put_iso8601(time_text, clock_ms(CLOCK_REALTIME));
-    time_text[13] = time_text[16] = '-';
-    int n = snprintf(backup, sizeof backup, "%.*s-%.*s%.*s", (int)(strlen(o->path) - ext.n),
-                     o->path, BACKUP_TIME_BYTES, time_text, STR_ARG(ext));
-    if (n < 0 || (size_t)n >= sizeof backup || rename(o->path, backup) != 0)
-        return;
-    int fd = open_path(o->path);
-    if (fd < 0)
-        return;
-    close(o->fd);
-    o->fd = fd;
-    remove_old_backups(o->path);
-}
-
 /* ---- the thread ---- */
-
-static bool is_hurried(void)
-{
-    return atomic_load_explicit(&the_log.hurry, memory_order_relaxed);
-}
-
-/* Waits until fd takes bytes; without end, but for log_stop(), which does not wait long for a
- * reader that is not there. */
-static bool wait_writable(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    for (;;) {
-        int rc = poll(&p, 1, STOP_POLL_MS);
-        if (rc > 0)
-            return true;
-        if (rc < 0 && errno != EINTR)
-            return false;
-        if (is_hurried() && the_log.polls_left-- <= 1) {
-            the_log.polls_left = 1;
-            return false;
-        }
-    }
-}
-
-static void count_lost(struct str text)
-{
-    uint64_t lines = 0;
-    for (ptrdiff_t at; (at = str_chr(text, '\n')) >= 0; text = str_skip(text, (size_t)at + 1))
-        lines++;
-    atomic_fetch_add_explicit(&the_log.lost, lines, memory_order_relaxed);
-}
-
-static void write_text(struct output *o, struct str text)
-{
-    while (text.n) {
-        size_t n = o->file || text.n < PIPE_WRITE ? text.n : PIPE_WRITE;
-        if (!o->file && !wait_writable(o->fd))
-            break;
-        ssize_t done = write(o->fd, text.p, n);
-        if (done < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (done < 0)
-            break;
-        o->bytes += done;
-        text = str_skip(text, (size_t)done);
-    }
-    count_lost(text);
-}
 
 static void write_all(struct str first, struct str second)
 {
-    for (size_t i = 0; i < the_log.output_count; i++) {
-        struct output *o = &the_log.outputs[i];
-        if (o->file && o->bytes > 0 && o->bytes + (int64_t)(first.n + second.n) > FILE_MAX_BYTES)
-            turn_over(o);
-        write_text(o, first);
-        write_text(o, second);
-    }
+    uint64_t lost = log_outputs_write(&the_log.outputs, first, second);
+    atomic_fetch_add_explicit(&the_log.lost, lost, memory_order_relaxed);
 }
 
 static void tell_lost(void)
@@ -569,14 +490,44 @@ static void tell_lost(void)
 }
 
 /* Writes out what lies between two positions of the ring. */
-static void write_ring(uint64_t tail, uint64_t head)
+static void write_part(uint64_t tail, uint64_t head)
 {
     size_t start = tail % RING_BYTES, n = (size_t)(head - tail), part = RING_BYTES - start;
     if (part > n)
         part = n;
     const char *ring = (const char *)the_log.ring;
     write_all((struct str){ring + start, part}, (struct str){ring, n - part});
+}
+
+/* The ring between two positions, and each line beside it in its place; frees those. */
+static void write_ring(uint64_t tail, uint64_t head, struct audit *audits)
+{
+    for (struct audit *a = audits, *next; a; a = next) {
+        next = a->next;
+        write_part(tail, a->at);
+        write_all((struct str){a->text, a->n}, STR_NONE);
+        tail = a->at;
+        mem_free(a);
+    }
+    write_part(tail, head);
     tell_lost();
+}
+
+/* All that wait.  Called under the lock. */
+static struct audit *take_audits(size_t *ret_bytes)
+{
+    struct audit *all = the_log.audits;
+    the_log.audits = NULL;
+    the_log.audits_end = &the_log.audits;
+    *ret_bytes = 0;
+    for (const struct audit *a = all; a; a = a->next)
+        *ret_bytes += a->n;
+    return all;
+}
+
+static bool nothing_waits(void)
+{
+    return the_log.head == the_log.tail && !the_log.audits;
 }
 
 /* Lets lines gather before the next batch.  Called under the lock. */
@@ -598,7 +549,7 @@ static void nap(void)
 
 static void sleep_while_empty(void)
 {
-    while (the_log.head == the_log.tail && !the_log.stopping) {
+    while (nothing_waits() && !the_log.stopping) {
         the_log.sleeping = true;
         pthread_cond_wait(&the_log.wake, &the_log.lock);
     }
@@ -611,14 +562,17 @@ static void *write_lines(void *unused)
     pthread_mutex_lock(&the_log.lock);
     for (;;) {
         sleep_while_empty();
-        if (the_log.head == the_log.tail)
+        if (nothing_waits())
             break;
         uint64_t tail = the_log.tail, head = the_log.head;
+        size_t audit_bytes;
+        struct audit *audits = take_audits(&audit_bytes);
         pthread_mutex_unlock(&the_log.lock);
-        write_ring(tail, head);
+        write_ring(tail, head, audits);
         pthread_mutex_lock(&the_log.lock);
+        the_log.audit_bytes -= audit_bytes;
         the_log.tail = head;
-        if (the_log.head == head)
+        if (nothing_waits())
             the_log.head = the_log.tail =
                 0; /* the front of the ring stays warm, the rest untouched */
         nap();
@@ -628,62 +582,6 @@ static void *write_lines(void *unused)
 }
 
 /* ---- start and stop ---- */
-
-static void close_outputs(void)
-{
-    for (size_t i = 0; i < the_log.output_count; i++) {
-        struct output *o = &the_log.outputs[i];
-        if (o->path)
-            close(o->fd);
-        mem_free(o->path);
-    }
-    the_log.output_count = 0;
-}
-
-/* May the file at path be renamed?  Not /dev/stdout and its like, which lead to what is not ours.
- */
-static bool is_own_file(const char *path)
-{
-    struct stat st;
-    return path && lstat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-static bool add_output(struct str name, char *error, size_t error_bytes)
-{
-    struct output *o = &the_log.outputs[the_log.output_count];
-    struct stat st;
-    if (the_log.output_count == OUTPUTS_MAX) {
-        snprintf(error, error_bytes, "more than %d log outputs", OUTPUTS_MAX);
-        return false;
-    }
-    *o = (struct output){.fd = str_eq(name, STR("stderr")) ? STDERR_FILENO : STDOUT_FILENO};
-    if (!str_eq(name, STR("stdout")) && !str_eq(name, STR("stderr"))) {
-        o->path = mem_strdup(name);
-        o->fd = open_path(o->path);
-    }
-    if (o->fd < 0 || fstat(o->fd, &st) != 0) {
-        snprintf(error, error_bytes, "cannot open log output %.*s: %m", STR_ARG(name));
-        mem_free(o->path);
-        return false;
-    }
-    the_log.output_count++;
-    o->bytes = st.st_size;
-    o->file = is_own_file(o->path);
-    if (o->file)
-        remove_old_backups(o->path);
-    return true;
-}
-
-static bool add_outputs(struct str outputs, char *error, size_t error_bytes)
-{
-    struct str piece;
-    while (str_next(&outputs, ',', &piece)) {
-        piece = str_trim(piece);
-        if (piece.n && !add_output(piece, error, error_bytes))
-            return false;
-    }
-    return the_log.output_count > 0 || add_output(STR("stdout"), error, error_bytes);
-}
 
 static void set_logger(const char *logger)
 {
@@ -715,23 +613,22 @@ bool log_start(const char *logger, struct str outputs, enum log_level level, cha
                size_t error_bytes)
 {
     assert(!the_log.running);
-    if (!add_outputs(outputs, error, error_bytes)) {
-        close_outputs();
+    if (!log_outputs_open(&the_log.outputs, outputs, error, error_bytes))
         return false;
-    }
     set_logger(logger);
     the_log.ring = mem_new(RING_BYTES);
     the_log.head = the_log.tail = 0;
+    the_log.audits = NULL;
+    the_log.audits_end = &the_log.audits;
+    the_log.audit_bytes = 0;
     the_log.stopping = the_log.sleeping = the_log.napping = false;
-    the_log.polls_left = STOP_POLLS;
     the_log.lost_told = log_lost();
-    atomic_store(&the_log.hurry, false);
     the_log.running = true;
     if (!start_thread()) {
         snprintf(error, error_bytes, "cannot start the log thread");
         the_log.running = false;
         mem_free(the_log.ring);
-        close_outputs();
+        log_outputs_close(&the_log.outputs);
         return false;
     }
     log_set_level(level);
@@ -747,12 +644,13 @@ void log_stop(void)
     pthread_mutex_unlock(&the_log.lock);
     if (!was_running)
         return;
-    atomic_store(&the_log.hurry, true);
+    log_outputs_hurry(&the_log.outputs);
     pthread_cond_signal(&the_log.wake);
     pthread_join(the_log.thread, NULL);
     atomic_store_explicit(&the_log.level, LEVEL_OFF, memory_order_release);
     pthread_cond_destroy(&the_log.wake);
-    close_outputs();
+    log_outputs_close(&the_log.outputs);
     mem_free(the_log.ring);
     the_log.ring = NULL;
+    atomic_store(&the_log.attributes_len, 0);
 }

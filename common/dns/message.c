@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { HEADER_BYTES = 12, LABEL_MAX = 63, POINTER = 0xc0, POINTER_REACH = 0x4000, JUMPS_MAX = 64 };
+enum { LABEL_MAX = 63, POINTER = 0xc0, POINTER_REACH = 0x4000, JUMPS_MAX = 64 };
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -116,7 +116,7 @@ static size_t pointer_target(const uint8_t *p, size_t n, size_t at, size_t start
     if (n - at < 2)
         return 0;
     size_t to = get16(p + at) & (POINTER_REACH - 1);
-    return to >= HEADER_BYTES && to < start ? to : 0;
+    return to >= DNS_HEADER_BYTES && to < start ? to : 0;
 }
 
 /* Reads the name at `at`; returns where it ends in the message, 0 on a fault. */
@@ -152,9 +152,9 @@ static size_t read_name(const uint8_t *p, size_t n, size_t at, struct dns_name *
 
 bool dns_read(struct dns_reader *r, const void *p, size_t n)
 {
-    if (n < HEADER_BYTES || n > DNS_MESSAGE_MAX)
+    if (n < DNS_HEADER_BYTES || n > DNS_MESSAGE_MAX)
         return false;
-    *r = (struct dns_reader){.p = p, .n = n, .at = HEADER_BYTES};
+    *r = (struct dns_reader){.p = p, .n = n, .at = DNS_HEADER_BYTES};
     r->id = get16(r->p);
     r->flags = get16(r->p + 2);
     for (int i = 0; i < DNS_SECTIONS; i++)
@@ -318,7 +318,7 @@ bool dns_next_option(struct str *rest, uint16_t *ret_code, struct str *ret_data)
 void dns_write(struct dns_writer *w, void *p, size_t room, uint16_t id, uint16_t flags)
 {
     assert(room >= DNS_WRITE_MIN && room <= DNS_MESSAGE_MAX);
-    *w = (struct dns_writer){.p = p, .room = room, .n = HEADER_BYTES};
+    *w = (struct dns_writer){.p = p, .room = room, .n = DNS_HEADER_BYTES};
     set16(w->p, id);
     set16(w->p + 2, flags);
 }

@@ -11,6 +11,7 @@
 #include "base/ip.h"
 
 enum {
+    DNS_HEADER_BYTES = 12,
     DNS_MESSAGE_MAX = 65535,
     DNS_NAME_MAX = 255,         /* bytes on the wire, lengths and the root's zero included */
     DNS_NAME_TEXT_BYTES = 1024, /* the longest name with every byte escaped */
@@ -32,9 +33,11 @@ enum dns_type {
     DNS_RRSIG = 46,
     DNS_SVCB = 64,
     DNS_HTTPS = 65,
+    DNS_IXFR = 251,
+    DNS_AXFR = 252,
     DNS_ANY = 255
 };
-enum { DNS_IN = 1 };
+enum { DNS_IN = 1, DNS_NONE = 254 };
 enum { DNS_OPTION_EDE = 15, DNS_EDE_BLOCKED = 15 }; /* RFC 8914 */
 
 enum dns_rcode {

@@ -1,5 +1,7 @@
 /* h1.c — an HTTP/1 session: one exchange after the other on one connection, in either role.  Here
  * is its life; the message that is read is in h1_in.c, the one that is written in h1_out.c. */
+#include <assert.h>
+
 #include "http/h1_impl.h"
 
 static void arm(struct h1 *h, uint64_t ms)
@@ -184,6 +186,16 @@ static void on_closed(void *user, enum why why)
     worker_bury(h->s.w, free_h1, h);
 }
 
+void h1_give_away(struct h1 *h)
+{
+    h->closing = true;
+    h->has_stream = false;
+    h->s.running = 0;
+    timer_clear(h->s.w, &h->timer);
+    worker_bury(h->s.w, free_h1, h);
+    h->released(h->released_arg, h->s.conn);
+}
+
 static const struct conn_events events = {NULL, h1_on_bytes, h1_on_eof, h1_on_fill, on_closed};
 
 /* ---- session operations */
@@ -224,14 +236,23 @@ static void op_close(struct session *s, enum why why)
     h1_close_conn((struct h1 *)s, why);
 }
 
-static const struct session_ops ops = {op_open, op_drain, op_close};
+static void op_release(struct session *s, void (*done)(void *arg, struct conn *conn), void *arg)
+{
+    struct h1 *h = (struct h1 *)s;
+    assert(h->s.server && h->out == OUT_TUNNEL && h->has_stream);
+    h->released = done;
+    h->released_arg = arg;
+    conn_wake(h->s.conn);
+}
+
+static const struct session_ops ops = {op_open, op_drain, op_close, op_release};
 
 struct session *h1_start(struct worker *w, struct conn *conn, bool server,
                          const struct http_limits *limits, const struct session_events *ev,
                          void *user)
 {
     struct h1 *h = mem_new(sizeof *h);
-    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, false, false};
+    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, false, false, false};
     h->stream.ops = &h1_ops;
     buf_init(&h->heads, worker_pool(w));
     buf_init(&h->body, worker_pool(w));

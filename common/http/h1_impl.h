@@ -71,6 +71,9 @@ struct h1 {
     size_t flown; /* of the body, given to the conn at the last fill: not told yet */
 
     struct timer timer; /* keep-alive or linger, by state */
+
+    void (*released)(void *arg, struct conn *conn); /* NULL: nobody wants the connection */
+    void *released_arg;
 };
 
 /* h1.c */
@@ -86,6 +89,8 @@ bool h1_request_unsent(const struct h1 *h);
 void h1_stream_over(struct h1 *h, enum why why);
 /* After the answer: what still comes is read and thrown away, then the connection ends. */
 void h1_linger(struct h1 *h);
+/* Everything has left: the connection goes to who has asked for it. */
+void h1_give_away(struct h1 *h);
 
 /* h1_in.c */
 void h1_on_bytes(void *user, struct buf *in);

@@ -451,7 +451,7 @@ static bool step(struct h1 *h, struct buf *in)
 void h1_on_bytes(void *user, struct buf *in)
 {
     struct h1 *h = user;
-    while (!h->closing && in->len > 0 && step(h, in))
+    while (!h->closing && !h->released && in->len > 0 && step(h, in))
         ;
 }
 
@@ -498,6 +498,8 @@ void h1_on_eof(void *user)
 {
     struct h1 *h = user;
     h->peer_eof = true;
+    if (h->released)
+        return; /* the next owner is told */
     if (h->in == IN_TUNNEL) {
         h->in = IN_ENDED;
         h->stream.ev->end(h->stream.user, NULL);

@@ -322,6 +322,7 @@ static void op_cancel(struct http_stream *s, enum why why)
     h->has_stream = false;
     h->s.running = 0;
     h->trailers = NULL;
+    h->released = NULL;
     if (h->response && under_way) /* the head's memory goes with the exchange */
         put_response(h, &h->heads);
     h->request = h->response = NULL;
@@ -423,6 +424,10 @@ void h1_on_fill(void *user, struct buf *out, size_t max)
         return;
     if (h->out == OUT_CUT) {
         fill_cut(h, out, max);
+        return;
+    }
+    if (h->released && h->heads.len + h->body.len + out->len == 0 && conn_unsent(h->s.conn) == 0) {
+        h1_give_away(h);
         return;
     }
     if (h->heads.len > 0)

@@ -461,7 +461,7 @@ static void op_close(struct session *session, enum why why)
     close_conn((struct h2 *)session, why);
 }
 
-static const struct session_ops ops = {op_open, op_drain, op_close};
+static const struct session_ops ops = {op_open, op_drain, op_close, NULL};
 
 /* ---- nghttp2's memory, counted for the cap of the worker */
 
@@ -573,7 +573,7 @@ struct session *h2_start(struct worker *w, struct conn *conn, bool server,
                          void *user)
 {
     struct h2 *h = mem_new(sizeof *h);
-    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, true, false};
+    h->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, true, false, false};
     h->budget.max_resets = limits->max_resets;
     h->budget.max_control = limits->max_control;
     list_init(&h->streams);

@@ -17,9 +17,12 @@ struct http_head {
     struct str scheme;    /* "http" or "https", of the connection it came on */
     struct str authority; /* Host or the authority of an absolute target, byte for byte; p == NULL:
                              there was none (HTTP/1.0) */
-    struct str path;      /* the raw target in origin form with its query; "*"; empty for CONNECT */
-    int status;           /* response; each 1xx is a head of its own; 0 in a request */
-    int64_t length;       /* content-length, or -1: not stated */
+    struct str absolute;  /* the scheme of an absolute target, "http" or "https"; else empty */
+    struct str host; /* the Host line, which counts only where the target names nobody; p == NULL:
+                        there was none, or in HTTP/2 */
+    struct str path; /* the raw target in origin form with its query; "*"; empty for CONNECT */
+    int status;      /* response; each 1xx is a head of its own; 0 in a request */
+    int64_t length;  /* content-length, or -1: not stated */
     struct str
         protocol; /* an upgrade token ("websocket") or empty: what this head asks for, or grants */
     bool te_trailers;     /* the client sent "TE: trailers" */

@@ -14,8 +14,10 @@ struct raw {
     size_t unread;
     struct str authority;
     bool has_stream, closing, opened;
-    bool in_ended;  /* the peer's direction is over */
-    bool out_ended; /* end() was said */
+    bool in_ended;                                  /* the peer's direction is over */
+    bool out_ended;                                 /* end() was said */
+    void (*released)(void *arg, struct conn *conn); /* NULL: nobody wants the connection */
+    void *released_arg;
 };
 
 static struct raw *of(struct http_stream *s)
@@ -66,7 +68,7 @@ static void on_bytes(void *user, struct buf *in)
     struct buf b;
     if (r->s.server && !r->opened)
         accept_stream(r);
-    if (!r->has_stream)
+    if (!r->has_stream || r->released)
         return;
     size_t n = r->s.limits->window > r->unread ? r->s.limits->window - r->unread : 0;
     if (n > in->len)
@@ -90,6 +92,8 @@ static void on_eof(void *user)
 {
     struct raw *r = user;
     r->in_ended = true;
+    if (r->released)
+        return; /* the next owner is told */
     if (!r->has_stream) {
         raw_close(r, WHY_OK);
         return;
@@ -106,24 +110,39 @@ static void tell_sent(struct raw *r)
         r->stream.ev->sent(r->stream.user, n);
 }
 
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    struct raw *r = user;
-    tell_sent(r); /* the last batch has left, or we would not be asked */
-    if (r->closing)
-        return;
-    r->flown = r->out.len < max ? r->out.len : max;
-    buf_move(out, &r->out, r->flown);
-    if (out->len == 0)
-        settle(r);
-}
-
 static void free_raw(void *p)
 {
     struct raw *r = p;
     buf_clear(&r->out);
     mem_free((char *)(uintptr_t)r->authority.p);
     mem_free(r);
+}
+
+static void give_away(struct raw *r)
+{
+    r->closing = true;
+    r->has_stream = false;
+    r->s.running = 0;
+    worker_bury(r->s.w, free_raw, r);
+    r->released(r->released_arg, r->s.conn);
+}
+
+static void on_fill(void *user, struct buf *out, size_t max)
+{
+    struct raw *r = user;
+    if (r->s.server && !r->opened)
+        accept_stream(r); /* nobody has spoken: the origin may want to be first */
+    tell_sent(r);         /* the last batch has left, or we would not be asked */
+    if (r->closing)
+        return;
+    if (r->released && r->out.len + out->len == 0 && conn_unsent(r->s.conn) == 0) {
+        give_away(r);
+        return;
+    }
+    r->flown = r->out.len < max ? r->out.len : max;
+    buf_move(out, &r->out, r->flown);
+    if (out->len == 0)
+        settle(r);
 }
 
 static void on_closed(void *user, enum why why)
@@ -172,6 +191,7 @@ static void op_cancel(struct http_stream *s, enum why why)
 {
     struct raw *r = of(s);
     r->has_stream = false;
+    r->released = NULL;
     r->s.running = 0;
     raw_close(r, why);
 }
@@ -224,17 +244,28 @@ static void op_close(struct session *s, enum why why)
     close_conn((struct raw *)s, why);
 }
 
-static const struct session_ops ops = {op_open, op_drain, op_close};
+static void op_release(struct session *s, void (*done)(void *arg, struct conn *conn), void *arg)
+{
+    struct raw *r = (struct raw *)s;
+    assert(r->s.server && r->has_stream);
+    r->released = done;
+    r->released_arg = arg;
+    conn_wake(r->s.conn);
+}
+
+static const struct session_ops ops = {op_open, op_drain, op_close, op_release};
 
 struct session *raw_start(struct worker *w, struct conn *conn, bool server, struct str authority,
                           const struct http_limits *limits, const struct session_events *ev,
                           void *user)
 {
     struct raw *r = mem_new(sizeof *r);
-    r->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, false, false};
+    r->s = (struct session){&ops, ev, user, conn, w, limits, server, 0, 0, false, true, false};
     r->stream.ops = &stream_ops;
     r->authority = (struct str){mem_strdup(authority), authority.n};
     buf_init(&r->out, worker_pool(w));
     conn_attach(conn, &events, r);
+    if (server)
+        conn_wake(conn);
     return &r->s;
 }

@@ -123,10 +123,14 @@ static bool read_target(const struct http_raw *raw, struct http_head *head)
     head->path = target;
     if (target.p[0] == '/')
         return true;
-    if (str_istarts(target, STR("http:")))
+    if (str_istarts(target, STR("http:"))) {
+        head->absolute = STR("http");
         return read_absolute(str_skip(target, 5), head);
-    if (str_istarts(target, STR("https:")))
+    }
+    if (str_istarts(target, STR("https:"))) {
+        head->absolute = STR("https");
         return read_absolute(str_skip(target, 6), head);
+    }
     return is_asterisk(raw->method, target);
 }
 
@@ -170,8 +174,9 @@ static enum why request_host(const struct field_scan *s, unsigned minor, struct 
         return minor == 0 ? WHY_OK : fault(ret_fault, 400, "no Host");
     if (s->host.n > 0 && !rules_authority(s->host))
         return fault(ret_fault, 400, "malformed Host");
+    head->host = s->host.n ? s->host : STR("");
     if (!head->authority.p) /* else the target had one, which counts instead */
-        head->authority = s->host.n ? s->host : STR("");
+        head->authority = head->host;
     return WHY_OK;
 }
 

@@ -123,7 +123,7 @@ static void op_close(struct session *s, enum why why)
     waiting_close((struct waiting *)s, why);
 }
 
-static const struct session_ops ops = {op_open, op_drain, op_close};
+static const struct session_ops ops = {op_open, op_drain, op_close, NULL};
 
 struct session *session_start(struct worker *w, struct conn *conn, const struct http_limits *limits,
                               const struct session_events *ev, void *user)
@@ -134,7 +134,7 @@ struct session *session_start(struct worker *w, struct conn *conn, const struct 
     if (info->tls)
         return h1_start(w, conn, true, limits, ev, user);
     struct waiting *x = mem_new(sizeof *x);
-    x->s = (struct session){&ops, ev, user, conn, w, limits, true, 0, 0, false, false};
+    x->s = (struct session){&ops, ev, user, conn, w, limits, true, 0, 0, false, false, false};
     timer_init(&x->timer, on_timer);
     conn_attach(conn, &events, x);
     arm(x, limits->keep_alive_ms);

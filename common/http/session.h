@@ -34,6 +34,12 @@ struct session_ops {
     void (*drain)(struct session *s);
     /* Now; streams get closed(why), the session its closed(), from the loop. */
     void (*close)(struct session *s, enum why why);
+    /* Server role, of a CONNECT that was granted: gives the connection away.  No more of what the
+     * peer says is taken; when all that was given has left, done(arg, conn) is the last event: of
+     * the stream, which may still hear sent() before, and of the session.  Who is told must
+     * conn_attach().  Ends that come earlier are told as ever, and done() is not called then.  The
+     * operation is NULL where a connection carries more than the tunnel (h2). */
+    void (*release)(struct session *s, void (*done)(void *arg, struct conn *conn), void *arg);
 };
 
 struct session_events {
@@ -61,6 +67,7 @@ struct session {
     unsigned exchanges; /* streams begun so far */
     unsigned running;   /* streams whose user has not heard closed() nor said cancel() */
     bool many;          /* h2: more than one exchange at a time */
+    bool bytes;         /* raw: a head that is given to a stream is seen by nobody */
     bool extended;      /* client role: the peer takes extended CONNECT (RFC 8441) */
 };
 
@@ -77,8 +84,9 @@ struct session *h2_start(struct worker *w, struct conn *conn, bool server,
  * close() work and keep_alive_ms is the deadline, from the first byte on head_ms; then became(). */
 struct session *session_start(struct worker *w, struct conn *conn, const struct http_limits *limits,
                               const struct session_events *ev, void *user);
-/* Bytes as one stream.  Server role: one head, CONNECT authority (copied), then a tunnel both ways;
- * client role: open() once. */
+/* Bytes as one stream.  Server role: one head, CONNECT authority (copied), in the next turn, unless
+ * the peer has ended by then and said nothing; then a tunnel both ways.  Client role: open() once;
+ * no head comes, and what head() is given is swallowed. */
 struct session *raw_start(struct worker *w, struct conn *conn, bool server, struct str authority,
                           const struct http_limits *limits, const struct session_events *ev,
                           void *user);

@@ -17,6 +17,14 @@
 
 enum { FILL_BYTES = 12 * CHUNK_BYTES, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
 
+static void drop_note(struct conn *c)
+{
+    if (c->drop_note)
+        c->drop_note((void *)c->info.note);
+    c->drop_note = NULL;
+    c->info.note = NULL;
+}
+
 static void on_close(uv_handle_t *h)
 {
     struct conn *c = h->data;
@@ -24,6 +32,7 @@ static void on_close(uv_handle_t *h)
         atomic_fetch_sub_explicit(&c->gate->open, 1, memory_order_relaxed);
     if (c->ev)
         c->ev->closed(c->user, c->why);
+    drop_note(c);
     buf_clear(&c->in);
     buf_clear(&c->out);
     conn_tls_free(c->tls);
@@ -524,6 +533,54 @@ void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to)
 void conn_set_peer(struct conn *c, const struct sockaddr *peer)
 {
     memcpy(&c->peer, peer, addr_len(peer));
+}
+
+void conn_set_target(struct conn *c, const struct sockaddr *target)
+{
+    memcpy(&c->target, target, addr_len(target));
+    c->info.target = &c->target.sa;
+}
+
+void conn_set_note(struct conn *c, void *note, void (*drop)(void *note))
+{
+    drop_note(c);
+    c->info.note = note;
+    c->drop_note = drop;
+}
+
+/* A listener of both families has IPv4 clients on IPv6 sockets, but the kernel wrote down what it
+ * redirected as IPv4. */
+int conn_original(const struct conn *c, union addr *ret)
+{
+    enum { ORIGINAL_DST = 80 }; /* SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST */
+    union addr own, was = {.sa.sa_family = AF_UNSPEC};
+    struct ip ip;
+    socklen_t n = sizeof own;
+    if (getsockname(c->fd, &own.sa, &n) < 0)
+        return -errno;
+    addr_ip(&own.sa, &ip);
+    addr_make(&own, &ip, 0);
+    n = sizeof was;
+    if (getsockopt(c->fd, own.sa.sa_family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6, ORIGINAL_DST,
+                   &was, &n) < 0)
+        return -errno;
+    if (was.sa.sa_family != own.sa.sa_family)
+        return -EAFNOSUPPORT;
+    *ret = was;
+    return 0;
+}
+
+/* The end of the peer's half stands behind these bytes, whether it was told or not. */
+void conn_untake(struct conn *c, struct buf *b)
+{
+    buf_move_all(b, &c->in);
+    buf_move_all(&c->in, b);
+    c->eof_told = false;
+    conn_update_reading(c);
+    if (c->closing)
+        return;
+    c->offer = true;
+    mark(c);
 }
 
 void conn_bulk(struct conn *c, bool on)

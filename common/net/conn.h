@@ -37,7 +37,10 @@ struct conn_info {
     struct str verified; /* client role: the name the peer's certificate has proved */
     uint16_t listener;   /* port of the listener it came in by, 0 for outgoing ones */
     bool tls;
-    bool surplus; /* accepted over the connection limit: only to be refused (B7) */
+    bool surplus;                  /* accepted over the connection limit: only to be refused (B7) */
+    const struct sockaddr *target; /* where it was on its way to before it was redirected to us;
+                                      NULL: here */
+    const void *note;              /* what the product knows of it (conn_set_note()), or NULL */
 };
 
 const struct conn_info *conn_info(const struct conn *c);
@@ -54,6 +57,16 @@ void conn_read(struct conn *c, bool on);
 void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to);
 /* The peer is another than the socket says (PROXY protocol). */
 void conn_set_peer(struct conn *c, const struct sockaddr *peer);
+/* An accepted connection that was redirected to us was on its way to this address (copied). */
+void conn_set_target(struct conn *c, const struct sockaddr *target);
+/* The product's own, for its gate; drop(note) when the connection is freed, or another is set. */
+void conn_set_note(struct conn *c, void *note, void (*drop)(void *note));
+/* The destination of an accepted connection before the kernel redirected it (SO_ORIGINAL_DST; K7:
+ * of one that was not redirected it is our own address).  A negative errno: the kernel does not
+ * know. */
+must_check int conn_original(const struct conn *c, union addr *ret);
+/* Puts bytes that were taken back in front of what lies untaken; moves all of b. */
+void conn_untake(struct conn *c, struct buf *b);
 /* Large reads: bulk goes in 64 KiB chunks. */
 void conn_bulk(struct conn *c, bool on);
 /* I have output: fill() is called before the loop sleeps. */

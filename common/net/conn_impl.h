@@ -26,8 +26,9 @@ struct conn {
     struct splice *source, *sink; /* takes what this one reads; gives what it writes */
     struct conn_tls *tls;         /* NULL: plain */
     struct accept_gate *gate;     /* to be told at the end, or NULL */
-    union addr peer;
+    union addr peer, target;
     struct conn_info info;
+    void (*drop_note)(void *note); /* of info.note, or NULL */
     enum why why;
     int err;
     bool closing : 1;

@@ -1,11 +1,13 @@
 /* dial.c — one connection to a host and port.  The addresses are tried in order, each with its
  * share of what is left of the deadline; the caller's allow() sees every one, and the connection
- * goes to the very address that was judged. */
+ * goes to the very address that was judged.  Through a parent only the way to the parent is ours:
+ * the first of its addresses that connects is asked, and what it answers is the end of it. */
 #include "net/dial.h"
 
 #include <errno.h>
 
 #include "net/conn_impl.h"
+#include "net/dial_impl.h"
 #include "net/resolve.h"
 
 enum { DIAL_ADDRESSES = 16 };
@@ -14,17 +16,20 @@ struct dial {
     struct worker *w;
     struct resolve *resolving;
     struct conn *conn;
-    struct timer timer; /* this attempt's share */
+    struct dial_to to;         /* with a parent, else empty */
+    struct parent_ask *asking; /* the parent */
+    struct timer timer;        /* this attempt's share */
     uint64_t deadline;
     struct ip ips[DIAL_ADDRESSES];
     unsigned nips, at;
     uint16_t port;
-    int err;
+    int err, status;
     bool tried;   /* an address was allowed */
     enum why why; /* of the last attempt */
     enum why (*allow)(void *user, const struct sockaddr *addr);
     void (*done)(void *user, struct conn *c, enum why why);
     void *user;
+    char host[];
 };
 
 static void on_ready(void *user);
@@ -89,7 +94,7 @@ static bool attempt(struct dial *d)
 {
     union addr to;
     addr_make(&to, &d->ips[d->at++], d->port);
-    enum why why = d->allow(d->user, &to.sa);
+    enum why why = d->to.parent ? WHY_OK : d->allow(d->user, &to.sa);
     if (why != WHY_OK) {
         if (!d->tried)
             d->why = why;
@@ -97,7 +102,7 @@ static bool attempt(struct dial *d)
     }
     d->tried = true;
     d->err = 0;
-    d->conn = conn_connect(d->w, &to.sa, &attempt_events, d, &d->err);
+    d->conn = conn_connect_prepared(d->w, &to.sa, &d->w->prepare_dial, &attempt_events, d, &d->err);
     if (d->conn)
         return true;
     d->why = why_of(d->err);
@@ -120,12 +125,26 @@ static void next(struct dial *d)
     finish(d, NULL, d->why);
 }
 
+static void on_asked(void *user, struct conn *c, enum why why, int status)
+{
+    struct dial *d = user;
+    d->asking = NULL;
+    d->status = status;
+    finish(d, c, why);
+}
+
 static void on_ready(void *user)
 {
     struct dial *d = user;
     struct conn *c = d->conn;
     d->conn = NULL;
-    finish(d, c, WHY_OK);
+    if (!d->to.parent) {
+        finish(d, c, WHY_OK);
+        return;
+    }
+    uint64_t now = worker_now(d->w);
+    timer_set(d->w, &d->timer, d->deadline > now ? d->deadline - now : 0);
+    d->asking = parent_ask(d->w, c, &d->to, on_asked, d);
 }
 
 static void on_closed(void *user, enum why why)
@@ -144,6 +163,11 @@ static void on_timer(struct timer *t)
         return; /* its own deadline is the same and will tell */
     d->err = ETIMEDOUT;
     d->why = WHY_DEADLINE;
+    if (d->asking) {
+        parent_cancel(d->asking);
+        finish(d, NULL, WHY_DEADLINE);
+        return;
+    }
     drop_conn(d);
     next(d);
 }
@@ -156,14 +180,28 @@ static void on_resolved(void *user, const struct ip *ips, unsigned n, enum why w
     d->nips = n < DIAL_ADDRESSES ? n : DIAL_ADDRESSES;
     for (unsigned i = 0; i < d->nips; i++)
         d->ips[i] = ips[i];
+    if (d->to.parent && !parent_can_ask(&d->to)) {
+        finish(d, NULL, WHY_DIAL);
+        return;
+    }
     next(d);
+}
+
+static void to_parent(struct dial *d, const struct dial_to *to)
+{
+    memcpy(d->host, to->host.p, to->host.n);
+    d->to = *to;
+    d->to.host.p = d->host;
+    d->port = to->parent->port;
 }
 
 struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t timeout_ms,
                         enum why (*allow)(void *user, const struct sockaddr *addr),
                         void (*done)(void *user, struct conn *c, enum why why), void *user)
 {
-    struct dial *d = mem_new(sizeof *d);
+    const struct dial_parent *p = to->parent;
+    struct dial *d = mem_new(sizeof *d + (p ? to->host.n : 0));
+    struct names *names = p ? p->names : to->names;
     d->w = w;
     d->port = to->port;
     d->deadline = worker_now(w) + timeout_ms;
@@ -172,7 +210,10 @@ struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t tim
     d->done = done;
     d->user = user;
     timer_init(&d->timer, on_timer);
-    d->resolving = resolve_start(worker_get(w, SLOT_NAMES), to->host, timeout_ms, on_resolved, d);
+    if (p)
+        to_parent(d, to);
+    d->resolving = resolve_start(names ? names : worker_get(w, SLOT_NAMES), p ? p->host : to->host,
+                                 timeout_ms, on_resolved, d);
     return d;
 }
 
@@ -180,6 +221,8 @@ void dial_cancel(struct dial *d)
 {
     if (d->resolving)
         resolve_cancel(d->resolving);
+    if (d->asking)
+        parent_cancel(d->asking);
     timer_clear(d->w, &d->timer);
     drop_conn(d);
     worker_bury(d->w, mem_free, d);
@@ -188,4 +231,14 @@ void dial_cancel(struct dial *d)
 int dial_errno(const struct dial *d)
 {
     return d->err;
+}
+
+int dial_status(const struct dial *d)
+{
+    return d->status;
+}
+
+void dial_prepare(struct worker *w, const struct prepare *p)
+{
+    w->prepare_dial = *p;
 }

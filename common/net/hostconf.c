@@ -21,6 +21,7 @@ struct hostsource {
     struct worker *w;
     struct file resolv, hosts_file;
     uint16_t port;
+    struct prepare prepare;
     uint64_t looked;
     struct hostconf *conf;
     struct hosts *hosts;
@@ -95,14 +96,13 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static struct nameservers *make_servers(struct worker *w, const struct resolv_conf *r,
-                                        uint16_t port)
+static struct nameservers *make_servers(const struct hostsource *s, const struct resolv_conf *r)
 {
-    struct nameserver_list list = {.n = r->nservers, .rounds = r->attempts};
+    struct nameserver_list list = {.n = r->nservers, .rounds = r->attempts, .prepare = s->prepare};
     list.try_ms = least(r->timeout_s * 1000, TRY_MS);
     for (unsigned i = 0; i < r->nservers; i++)
-        addr_make(&list.addr[i], &r->server[i], port);
-    return nameservers_new(w, &list);
+        addr_make(&list.addr[i], &r->server[i], s->port);
+    return nameservers_new(s->w, &list);
 }
 
 static struct hostconf *conf_new(struct hostsource *s, struct str text)
@@ -114,7 +114,7 @@ static struct hostconf *conf_new(struct hostsource *s, struct str text)
     resolv_conf_parse(text, &c->mem, &c->resolv);
     if (c->resolv.nservers == 0 && ip_parse(STR("127.0.0.1"), &c->resolv.server[0]))
         c->resolv.nservers = 1; /* resolv.conf(5) */
-    c->servers = make_servers(s->w, &c->resolv, s->port);
+    c->servers = make_servers(s, &c->resolv);
     c->budget_ms = least((uint64_t)c->resolv.timeout_s * c->resolv.attempts * 1000, BUDGET_MS);
     return c;
 }
@@ -158,6 +158,7 @@ struct hostsource *hostsource_new(struct worker *w, const struct names_files *fi
     struct hostsource *s = mem_new(sizeof *s);
     s->w = w;
     s->port = files->dns_port ? files->dns_port : 53;
+    s->prepare = files->prepare;
     s->looked = worker_now(w);
     file_init(&s->resolv, files->resolv_conf, "/etc/resolv.conf");
     file_init(&s->hosts_file, files->hosts, "/etc/hosts");

@@ -47,20 +47,38 @@ static int bind_fault(int fd, const struct sockaddr *addr, struct arena *a, stru
     return -1;
 }
 
-int listen_bind(const struct sockaddr *addr, union addr *ret_bound, struct arena *a,
-                struct str *ret_error)
+static int bind_socket(const struct sockaddr *addr, bool shared, union addr *ret_bound,
+                       struct arena *a, struct str *ret_error)
 {
     int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1,
         zero = 0;
     if (fd < 0)
         return bind_fault(fd, addr, a, ret_error);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+    if (shared)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     if (addr->sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     conn_socket_options(fd);
     socklen_t n = sizeof *ret_bound;
     if (bind(fd, addr, addr_len(addr)) < 0 || getsockname(fd, &ret_bound->sa, &n) < 0)
+        return bind_fault(fd, addr, a, ret_error);
+    return fd;
+}
+
+int listen_bind(const struct sockaddr *addr, union addr *ret_bound, struct arena *a,
+                struct str *ret_error)
+{
+    return bind_socket(addr, true, ret_bound, a, ret_error);
+}
+
+/* Two sockets can be bound to one port as long as neither listens: only listen() settles whose it
+ * is. */
+int listen_bind_alone(const struct sockaddr *addr, union addr *ret_bound, struct arena *a,
+                      struct str *ret_error)
+{
+    int fd = bind_socket(addr, false, ret_bound, a, ret_error);
+    if (fd >= 0 && listen(fd, BACKLOG) < 0)
         return bind_fault(fd, addr, a, ret_error);
     return fd;
 }

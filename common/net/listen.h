@@ -24,6 +24,10 @@ void accept_gate_init(struct accept_gate *g, int64_t max, int64_t surplus);
  * With port 0 the kernel chooses; *ret_bound tells. */
 int listen_bind(const struct sockaddr *addr, union addr *ret_bound, struct arena *a,
                 struct str *ret_error);
+/* The same without SO_REUSEPORT: nobody else can have a share of it, and it is listening, so that
+ * who comes waits.  For sockets that outlive their process. */
+int listen_bind_alone(const struct sockaddr *addr, union addr *ret_bound, struct arena *a,
+                      struct str *ret_error);
 /* On w's thread (or before it runs): listens on fd, which now belongs to the listener. accept(user,
  * conn) for each connection: the user must conn_attach() before it returns.  gate may be NULL
  * (admin). */

@@ -1,8 +1,9 @@
 /* nameserver.h — asks upstream DNS servers (DESIGN 11), one set of servers per worker and
  * configuration.
  *
- * Each try is a fresh id and spelling (0x20) on one of a few connected sockets, which are replaced
- * all the time; a reply counts only if address, id and question agree to the letter.  The servers
+ * Each try is a fresh id and spelling (0x20) on one of some connected sockets, which are replaced
+ * all the time; a reply counts only if address, id and question agree to the letter, and then has
+ * its question in lower case.  The servers
  * share one budget: the first that works is asked, the next one after a share of the time or a
  * useless reply, and a late reply is still welcome.  A server that lets questions pass is asked
  * last until a probe reaches it.

@@ -8,7 +8,7 @@
 #include "net/worker.h"
 
 enum {
-    NS_SOCKETS = 4,        /* per server */
+    NS_SOCKETS = 16,       /* per server */
     NS_TRIES = 16,         /* per question */
     NS_REPLY_BYTES = 4096, /* over UDP */
 };

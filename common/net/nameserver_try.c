@@ -6,7 +6,7 @@
 #include "net/nameserver_impl.h"
 
 enum {
-    SOCKET_QUESTIONS = 64, /* then another port */
+    SOCKET_QUESTIONS = 16, /* then another port */
     SOCKET_AGE_MS = 30000, /* likewise */
     EDNS_BYTES = 1232,     /* what passes everywhere without fragments */
 };
@@ -74,6 +74,16 @@ static bool is_reply(const struct ns_try *t, struct str reply, bool *ret_spelt)
     return q.type == asked.type && q.class == asked.class && dns_name_eq(&q.name, &asked.name);
 }
 
+/* Takes the spelling out of a reply, which is over with it: other names of the reply may point to
+ * the question's. */
+static void forget_spelling(char *p, size_t n)
+{
+    size_t at = DNS_HEADER_BYTES;
+    for (size_t end; at < n && (end = at + 1 + (uint8_t)p[at]) <= n && p[at] > 0; at = end)
+        for (size_t i = at + 1; i < end; i++)
+            p[i] = ascii_lower(p[i]);
+}
+
 /* ---- UDP sockets ---- */
 
 static void on_socket_closed(uv_handle_t *h)
@@ -117,17 +127,20 @@ static struct ns_try *waiting_for(struct ns_socket *s, uint16_t id)
     return NULL;
 }
 
-static void on_datagram(struct ns_socket *s, struct str reply)
+static void on_datagram(struct ns_socket *s, char *p, size_t n)
 {
     struct dns_reader r;
     bool spelt;
-    struct ns_try *t = dns_read(&r, reply.p, reply.n) ? waiting_for(s, r.id) : NULL;
+    struct str reply = {p, n};
+    struct ns_try *t = dns_read(&r, p, n) ? waiting_for(s, r.id) : NULL;
     if (!t || !is_reply(t, reply, &spelt))
         return;
-    if (spelt)
-        ns_try_replied(t, reply, false);
-    else
+    if (!spelt) {
         t->miscased = true;
+        return;
+    }
+    forget_spelling(p, n);
+    ns_try_replied(t, reply, false);
 }
 
 /* The kernel was told that nobody is there: every try on this socket has failed. */
@@ -144,7 +157,7 @@ static void on_recv(uv_udp_t *udp, ssize_t n, const uv_buf_t *b, const struct so
     (void)from; /* the socket is connected: the kernel lets nobody else in */
     struct ns_socket *s = container_of(udp, struct ns_socket, udp);
     if (n > 0 && !(flags & UV_UDP_PARTIAL))
-        on_datagram(s, (struct str){b->base, (size_t)n});
+        on_datagram(s, b->base, (size_t)n);
     if (n < 0) {
         retire(s); /* its last one waiting closes it */
         on_socket_error(s);
@@ -285,15 +298,17 @@ static void leave_tcp(struct ns_try *t)
     conn_close(tcp->conn, WHY_OK);
 }
 
-static void tcp_reply(struct ns_try *t, struct str reply)
+static void tcp_reply(struct ns_try *t, char *p, size_t n)
 {
     bool spelt;
+    struct str reply = {p, n};
     if (!is_reply(t, reply, &spelt)) {
         ns_try_failed(t);
         return;
     }
     if (!spelt)
         t->server->folds = true;
+    forget_spelling(p, n);
     ns_try_replied(t, reply, true);
 }
 
@@ -308,10 +323,10 @@ static void tcp_bytes(void *user, struct buf *in)
     size_t n = (size_t)len[0] << 8 | len[1];
     if (tcp->in.len - 2 < n)
         return;
-    uint8_t *p = mem_new(n + 1);
+    char *p = mem_new(n + 1);
     buf_drop(&tcp->in, 2);
     buf_peek(&tcp->in, p, n);
-    tcp_reply(tcp->owner, (struct str){(char *)p, n});
+    tcp_reply(tcp->owner, p, n);
     mem_free(p);
 }
 

@@ -37,11 +37,13 @@ struct found {
 };
 
 struct resolve {
-    struct list link; /* in its lookup's waiters, or in soon */
+    struct list link; /* in its lookup's waiters, in soon, or in asking */
     struct names *names;
-    struct lookup *lookup; /* NULL: in soon */
-    struct timer timer;    /* its own deadline */
-    struct found found;    /* to be told soon */
+    struct lookup *lookup; /* NULL: in soon, or asking */
+    bool is_asking;        /* the other source, which knows it as `asked` */
+    void *asked;
+    struct timer timer; /* its own deadline */
+    struct found found; /* to be told soon */
     void (*done)(void *user, const struct ip *ips, unsigned count, enum why why);
     void *user;
 };
@@ -77,8 +79,10 @@ struct names {
     struct map *by_host; /* lookups that can be joined */
     struct list lookups; /* all */
     unsigned nlookups;
-    struct list soon; /* answers for the next turn ... */
-    uv_idle_t idle;   /* ... which this handle makes come */
+    struct list soon;            /* answers for the next turn ... */
+    uv_idle_t idle;              /* ... which this handle makes come */
+    struct names_source through; /* start is NULL: files and servers; else none of those exist */
+    struct list asking;
 };
 
 /* ---- answers ---- */
@@ -425,6 +429,12 @@ static bool ends_in_number(struct str host)
     return true;
 }
 
+bool resolve_can_ask(struct str host)
+{
+    char text[HOST_BYTES];
+    return clean_host(host, text, &host) && !ends_in_number(host);
+}
+
 static bool literal(struct str host, struct found *ret)
 {
     ret->why = WHY_OK;
@@ -511,6 +521,38 @@ static void on_deadline(struct timer *t)
     tell(r, &f);
 }
 
+/* ---- another source */
+
+static void on_source(void *arg, const struct ip *ips, unsigned count, enum why why)
+{
+    struct resolve *r = arg;
+    struct found f = {.why = why};
+    r->is_asking = false;
+    if (why == WHY_OK)
+        add(&f, ips, count);
+    if (why == WHY_OK && f.n == 0)
+        f.why = WHY_DNS;
+    tell(r, &f);
+}
+
+static void ask_source(struct resolve *r, struct str host, uint64_t timeout_ms)
+{
+    struct names *n = r->names;
+    char text[HOST_BYTES];
+    if (literal(host, &r->found)) {
+        tell_soon(r);
+        return;
+    }
+    r->found = (struct found){.why = WHY_DNS};
+    if (!clean_host(host, text, &host) || ends_in_number(host)) {
+        tell_soon(r);
+        return;
+    }
+    list_push(&n->asking, &r->link);
+    r->is_asking = true;
+    r->asked = n->through.start(n->through.user, host, timeout_ms, on_source, r);
+}
+
 struct resolve *resolve_start(struct names *n, struct str host, uint64_t timeout_ms,
                               void (*done)(void *user, const struct ip *ips, unsigned count,
                                            enum why why),
@@ -522,6 +564,10 @@ struct resolve *resolve_start(struct names *n, struct str host, uint64_t timeout
     r->user = user;
     list_init(&r->link);
     timer_init(&r->timer, on_deadline);
+    if (n->through.start) {
+        ask_source(r, host, timeout_ms);
+        return r;
+    }
     if (find(n, host, &r->found, &r->lookup)) {
         tell_soon(r);
         return r;
@@ -533,23 +579,40 @@ struct resolve *resolve_start(struct names *n, struct str host, uint64_t timeout
 
 void resolve_cancel(struct resolve *r)
 {
+    const struct names_source *s = &r->names->through;
+    if (r->is_asking)
+        s->cancel(s->user, r->asked);
     list_del(&r->link);
     timer_clear(r->names->w, &r->timer);
     worker_bury(r->names->w, mem_free, r);
 }
 
+static struct names *names_bare(struct worker *w)
+{
+    struct names *n = mem_new(sizeof *n);
+    n->w = w;
+    list_init(&n->lookups);
+    list_init(&n->soon);
+    list_init(&n->asking);
+    uv_idle_init(worker_loop(w), &n->idle);
+    uv_unref((uv_handle_t *)&n->idle);
+    return n;
+}
+
 struct names *names_new(struct worker *w, const struct names_files *files)
 {
     static const struct names_files defaults;
-    struct names *n = mem_new(sizeof *n);
-    n->w = w;
+    struct names *n = names_bare(w);
     n->source = hostsource_new(w, files ? files : &defaults);
     n->cache = dns_cache_new(CACHED, STALE_MS);
     n->by_host = map_new();
-    list_init(&n->lookups);
-    list_init(&n->soon);
-    uv_idle_init(worker_loop(w), &n->idle);
-    uv_unref((uv_handle_t *)&n->idle);
+    return n;
+}
+
+struct names *names_through(struct worker *w, const struct names_source *source)
+{
+    struct names *n = names_bare(w);
+    n->through = *source;
     return n;
 }
 
@@ -571,12 +634,14 @@ void names_free(struct names *n)
     if (!n)
         return;
     drop_all(&n->soon);
+    drop_all(&n->asking);
     while ((first = list_first(&n->lookups))) {
         struct lookup *l = container_of(first, struct lookup, link);
         drop_all(&l->waiters);
         lookup_end(l);
     }
-    hostsource_free(n->source);
+    if (n->source)
+        hostsource_free(n->source);
     dns_cache_free(n->cache);
     map_free(n->by_host);
     uv_close((uv_handle_t *)&n->idle, on_closed);

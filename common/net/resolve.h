@@ -7,6 +7,7 @@
 
 #include "base/ip.h"
 #include "base/why.h"
+#include "net/prepare.h"
 
 struct worker;
 struct names;
@@ -16,12 +17,25 @@ enum { RESOLVE_ADDRESSES = 16 }; /* per name; IPv4 first, each family in the ord
 
 struct names_files {
     const char *resolv_conf,
-        *hosts;        /* NULL: /etc/resolv.conf, /etc/hosts; re-read when they change */
-    uint16_t dns_port; /* of the name servers; 0: 53 */
+        *hosts;             /* NULL: /etc/resolv.conf, /etc/hosts; re-read when they change */
+    uint16_t dns_port;      /* of the name servers; 0: 53 */
+    struct prepare prepare; /* for each socket to them */
 };
 
 /* files may be NULL: all defaults. */
 struct names *names_new(struct worker *w, const struct names_files *files);
+/* Where names are asked for, instead of files and DNS servers. */
+struct names_source {
+    /* done(arg, …) as of resolve_start(), once, never before this returns; what is returned is for
+     * cancel(), after which done() is not called. */
+    void *(*start)(void *user, struct str host, uint64_t timeout_ms,
+                   void (*done)(void *arg, const struct ip *ips, unsigned count, enum why why),
+                   void *arg);
+    void (*cancel)(void *user, void *asked);
+    void *user;
+};
+/* Literal addresses are their own answers here too; nothing is cached.  Copied. */
+struct names *names_through(struct worker *w, const struct names_source *source);
 /* Before worker_free(), not within done().  Who still waits hears nothing any more. */
 void names_free(struct names *n);
 /* done(user, ips, n, WHY_OK) or (user, NULL, 0, why), once, never before this returns: DNS (no such
@@ -33,5 +47,8 @@ struct resolve *resolve_start(struct names *n, struct str host, uint64_t timeout
                               void *user);
 /* done() will not be called. */
 void resolve_cancel(struct resolve *r);
+/* Is host a name that anybody may be asked for: letters, digits, hyphens, underscores and dots, of
+ * a name's length, and not what others take for an address ("127.1", "0x7f.1")? */
+bool resolve_can_ask(struct str host);
 
 #endif

@@ -97,14 +97,13 @@ void udp_send(struct udp *u, const struct sockaddr *to, const void *p, size_t n)
 /* One batch; false: no more waits. */
 static bool read_batch(struct udp *u)
 {
-    for (unsigned i = 0; i < BATCH; i++)
-        head_init(&u->in_head[i], &u->in[i], u->in_bytes[i]);
     int n = recvmmsg(u->fd, u->in_head, BATCH, MSG_DONTWAIT, NULL);
     u->reading = true;
     for (int i = 0; i < n && !u->closing; i++) {
-        const struct mmsghdr *h = &u->in_head[i];
+        struct mmsghdr *h = &u->in_head[i];
         if (!(h->msg_hdr.msg_flags & MSG_TRUNC))
             u->on(u->user, u, (struct str){(char *)u->in_bytes[i], h->msg_len}, &u->in[i].peer.sa);
+        h->msg_hdr.msg_namelen = sizeof u->in[i].peer; /* all else stays as it was */
     }
     u->reading = false;
     flush(u);
@@ -137,6 +136,8 @@ struct udp *udp_start(struct worker *w, int fd,
     u->fd = fd;
     u->on = on;
     u->user = user;
+    for (unsigned i = 0; i < BATCH; i++)
+        head_init(&u->in_head[i], &u->in[i], u->in_bytes[i]);
     int err = uv_poll_init(worker_loop(w), &u->poll, fd);
     assert(err == 0);
     u->poll.data = u;

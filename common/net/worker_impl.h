@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "net/prepare.h"
 #include "net/worker.h"
 
 struct grave {
@@ -38,7 +39,8 @@ struct worker {
     struct list written; /* conns by the time of their last write; see vanish.c */
     struct list stopped; /* conns that do not read, because nobody takes */
     struct timer sweep, look;
-    struct pipe_pair *pipes; /* empty ones, kept for the next splice */
+    struct prepare prepare_dial; /* what dials do to their sockets */
+    struct pipe_pair *pipes;     /* empty ones, kept for the next splice */
     unsigned npipes, nsplices;
 
     struct grave *graves;

@@ -28,7 +28,7 @@ static void count(struct exchange *x, uint64_t took_us)
     if (!x->request || x->verdict.act == ACT_LOCAL || x->status < 100 || x->status >= 600)
         return;
     unsigned i = method_index(x->request->method), j = (unsigned)x->status - 100,
-             k = x->request->protocol.n > 0;
+             k = x->request->protocol.n > 0 && !x->verdict.raw;
     struct histogram *h =
         atomic_load_explicit(&m->requests.duration[i][j][k], memory_order_relaxed);
     if (!h) {
@@ -59,8 +59,8 @@ static void line(struct exchange *x, uint64_t now)
     log_str(&l, "why", str_of(why_text(x->why)));
     log_str(&l, "state", str_of(xstate_text(x->state)));
     log_str(&l, "request_id", x->facts.request_id);
-    log_str(&l, "protocol", protocol(x->down_h2));
-    if (x->t_sent != 0)
+    log_str(&l, "protocol", x->down_bytes ? STR("raw") : protocol(x->down_h2));
+    if (x->t_sent != 0 && !x->verdict.raw)
         log_str(&l, "origin_protocol", protocol(x->up_h2));
     if (x->grpc_status >= 0)
         log_int(&l, "grpc_status", x->grpc_status);

@@ -63,7 +63,8 @@ static bool is_clear(const struct exchange *x, const struct bulk *b)
 void bulk_try(struct exchange *x, struct bulk *b, size_t sent)
 {
     int64_t n, any;
-    if (sent < PIECE_BYTES || b->splice || x->deaf || !x->up || !x->down || !is_clear(x, b))
+    if (sent < PIECE_BYTES || b->splice || x->look != LOOK_NONE || x->deaf || !x->up || !x->down ||
+        !is_clear(x, b))
         return;
     struct http_stream *from = source(x, b), *to = sink(x, b);
     if (!from->ops->lend || !to->ops->lend)

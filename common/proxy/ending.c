@@ -43,6 +43,11 @@ void exchange_reply(struct exchange *x, const struct verdict *v)
 {
     struct str body = v->body;
     struct http_head *h = v->act == ACT_LOCAL ? local_head(x, v) : refusal_head(x, v, &body);
+    if (x->down_bytes) { /* a text of ours would be taken for the origin's */
+        x->status = v->status;
+        exchange_abort(x, v->why);
+        return;
+    }
     bool bodyless = body.n == 0 || (x->request && str_eq(x->request->method, STR("HEAD")));
     x->deaf = true;
     x->status = v->status;
@@ -78,6 +83,12 @@ static bool half_made_switch(const struct exchange *x, enum why why)
     return why == WHY_ORIGIN_PROTOCOL && x->state == X_WAIT && x->request->protocol.n > 0;
 }
 
+/* What the client has said behind its request was meant for the tunnel. */
+static bool failed_tunnel(const struct exchange *x)
+{
+    return x->verdict.raw && !x->down_bytes;
+}
+
 void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fault)
 {
     if (!x->down || x->status != 0) {
@@ -85,7 +96,8 @@ void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fa
         return;
     }
     struct verdict v = {.act = ACT_REPLY, .why = why};
-    if (half_made_switch(x, why) && !x->down_h2) /* both sides close (9.2); of h2 the stream ends */
+    if ((half_made_switch(x, why) || failed_tunnel(x)) &&
+        !x->down_h2) /* both sides close (9.2); of h2 the stream ends */
         x->client->session->ops->drain(x->client->session);
     if (x->facts.request_id.n ==
         0) /* the head never came: nothing to judge, but an answer is owed */

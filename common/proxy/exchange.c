@@ -232,6 +232,11 @@ static void down_data(void *user, struct buf *b)
     x->bytes_in += b->len;
     if (!x->deaf) /* what is thrown away does not put off the end */
         exchange_progress(x);
+    if (x->look == LOOK_ASKED) {
+        buf_queue(&x->pending, b);
+        tunnel_look(x, false);
+        return;
+    }
     if (x->deaf || (!x->up && !x->dial)) {
         swallow(x, b);
         if (x->tunnel && x->deaf && x->unsent == 0)
@@ -254,12 +259,16 @@ static void down_end(void *user, struct http_head *trailers)
     x->trailers = trailers;
     exchange_hold(x);
     exchange_progress(x);
+    if (x->state == X_TUNNEL)
+        arm(x);
+    if (x->look == LOOK_ASKED) {
+        tunnel_look(x, true);
+        return;
+    }
     if (x->up && !x->deaf) {
         x->request_passed = true;
         x->up->ops->end(x->up, trailers);
     }
-    if (x->state == X_TUNNEL)
-        arm(x);
 }
 
 static void down_sent(void *user, size_t n)
@@ -310,6 +319,7 @@ void exchange_accept(void *user, struct session *s, struct http_stream *down)
     x->client = c;
     x->down = down;
     x->down_h2 = s->many;
+    x->down_bytes = s->bytes;
     x->grpc_status = -1;
     x->bulk_down.down = true;
     x->t_start = worker_now_us(p->w);

@@ -55,6 +55,13 @@ struct bulk {
     bool down;             /* from the origin to the client */
 };
 
+/* gate->look(): no byte of the client leaves while it is anything but NONE. */
+enum look {
+    LOOK_NONE,
+    LOOK_ASKED, /* the gate wants to see more */
+    LOOK_TAKEN  /* it takes the connection, once all that was said to the client has left */
+};
+
 struct exchange {
     struct list link; /* its state's list */
     enum xstate state;
@@ -62,9 +69,11 @@ struct exchange {
     struct client *client; /* NULL with down */
     struct pin *pin;
     struct http_stream *down, *up;
+    const struct sockaddr *origin; /* up's peer, NULL without up */
     struct origin_dial *dial;
     struct origin_user pool;
-    struct timer timer, cont;
+    struct timer timer, cont; /* cont: until we ask for the body; of a tunnel: until look() is told
+                                 of the silence */
     struct bulk bulk_up, bulk_down;
     uint64_t since_ms; /* entry into the state, or the last progress */
     uint64_t t_start, t_head, t_decided, t_dial, t_sent, t_answer; /* µs */
@@ -72,7 +81,8 @@ struct exchange {
     struct verdict verdict;
     const struct http_head *request; /* as it came */
     struct http_head *trailers;      /* of the request, waiting for the origin */
-    struct buf pending;              /* request body, while there is no origin yet */
+    struct buf pending;              /* request body, while there is no origin yet, or look() */
+    uint64_t look_until_ms;          /* 0: nothing came yet to be looked at */
     struct buf replay; /* what was sent on a reused connection, to be sent again (8.4) */
     size_t owed;       /* given to up, not sent: credit for the client */
     size_t recredit;   /* of owed: sent and credited before, on the connection that died */
@@ -82,11 +92,13 @@ struct exchange {
     int status;                   /* of the final head that went down, 0: none yet */
     int grpc_status;              /* as the origin said it, -1: it said none */
     enum why why;                 /* set by the first ending */
-    bool request_end : 1;         /* the client's message is complete */
-    bool request_passed : 1;      /* ... and its end was told to the origin */
-    bool up_end : 1;              /* the origin's message is complete */
-    bool up_spoke : 1;            /* any byte of an answer came */
+    enum look look;
+    bool request_end : 1;    /* the client's message is complete */
+    bool request_passed : 1; /* ... and its end was told to the origin */
+    bool up_end : 1;         /* the origin's message is complete */
+    bool up_spoke : 1;       /* any byte of an answer came */
     bool down_h2 : 1, up_h2 : 1;
+    bool down_bytes : 1; /* the client's side has no heads: no answer can be given */
     bool reused : 1;
     bool retried : 1;
     bool keep_replay : 1;
@@ -123,6 +135,22 @@ void upstream_begin(struct exchange *x);
 /* The origin's side ends: cancels stream or dial, gives the client its credit. */
 void upstream_drop(struct exchange *x, enum why why);
 
+/* tunnel.c: verdict.raw */
+/* False: the request is no CONNECT as it should be, and was answered. */
+bool tunnel_allowed(struct exchange *x);
+/* Its connection is up. */
+void tunnel_begin(struct exchange *x);
+/* Shows gate->look() what is pending; x may be over then. */
+void tunnel_look(struct exchange *x, bool late);
+
+/* recheck.c */
+/* As of now, under snap. */
+struct facts exchange_facts(const struct exchange *x, const struct snapshot *snap);
+/* gate->recheck() under the snapshot that is in force. */
+enum why exchange_recheck(const struct exchange *x);
+/* gate->allow_addr(), under the snapshot in force where the product rechecks. */
+enum why exchange_allow(const struct exchange *x, const struct sockaddr *addr);
+
 /* ending.c */
 /* Something went wrong: our own answer if none has begun, else the client is cut off. */
 void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fault);
@@ -132,6 +160,8 @@ void exchange_reply(struct exchange *x, const struct verdict *v);
 void exchange_abort(struct exchange *x, enum why why);
 
 /* proxy.c */
+/* Its session is over, or its connection somebody else's. */
+void proxy_client_gone(struct client *c);
 struct str proxy_http_date(struct proxy *p);
 void proxy_random(struct proxy *p, uint8_t out[16]);
 /* Memory (B7): above 7/8 of the cap the first request of a connection (fresh) is refused and idle

@@ -26,6 +26,8 @@ struct facts {
     int64_t unix_s;
     uint64_t now_ms;
     bool draining;
+    const struct sockaddr *origin; /* in recheck() and look(): where its connection goes to, or the
+                                      parent proxy; NULL: none yet */
 };
 
 enum act {
@@ -46,8 +48,11 @@ struct verdict {
     struct str body, content_type; /* LOCAL */
     bool no_store;                 /* LOCAL */
     struct dial_to to;             /* FORWARD */
-    bool h2; /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes
-                extended CONNECT, else in HTTP/1.1 */
+    bool h2;   /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes
+                  extended CONNECT, else in HTTP/1.1 */
+    bool raw;  /* FORWARD of a CONNECT: to a connection of bytes, made for it alone; the client is
+                  answered 200 when it is up */
+    bool look; /* raw: look() sees what the client says first before any of it leaves */
     struct str pool;              /* connections are shared only inside one pool */
     const struct http_head *head; /* what to send on */
     const void *note;             /* the product's own, for answer and describe */
@@ -57,6 +62,13 @@ struct verdict {
 struct begin {
     bool proxy_header;   /* with a PROXY header */
     struct tls_ctx *tls; /* with TLS; lent */
+};
+
+enum glance {
+    GLANCE_MORE,
+    GLANCE_PASS,   /* the bytes go on, and all that follow */
+    GLANCE_REFUSE, /* the tunnel is cut (WHY_IDENTITY), nothing has left */
+    GLANCE_TAKE    /* the connection is no tunnel: gate->take() gets it */
 };
 
 struct gate {
@@ -74,6 +86,21 @@ struct gate {
                    const struct http_fault *fault, struct arena *a, struct verdict *ret);
     /* Adds the product's fields to the access line. */
     void (*describe)(const struct facts *f, const struct verdict *v, struct log_line *l);
+    /* verdict.look: all that the client has said on its tunnel so far; late: it has kept silent for
+     * proxy_rules.look_ms, or has begun something it does not finish.  With MORE it is asked again
+     * when there is more, and a client that has ended or filled its window is cut.  f is of now,
+     * under the snapshot in force; a is for this call only.  NULL where no verdict looks. */
+    enum glance (*look)(const struct facts *f, const struct verdict *v, const struct buf *bytes,
+                        bool late, struct arena *a);
+    /* After GLANCE_TAKE: the client's connection, all that it has said on the tunnel untaken; the
+     * exchange ends, its connection to the origin too.  Must conn_attach() (proxy_take() does). */
+    void (*take)(struct worker *w, const struct facts *f, const struct verdict *v,
+                 struct conn *conn);
+    /* May what was decided earlier go on under the snapshot in force (f->snap)?  Asked by
+     * proxy_recheck(), and when the connection of an exchange has come up.  Anything but WHY_OK
+     * ends the exchange with it.  f->client may be NULL.  NULL: all may; else allow_addr() too is
+     * asked under the snapshot in force. */
+    enum why (*recheck)(const struct facts *f, const struct verdict *v);
     /* Once per request, when decided. */
     void (*judged)(struct worker *w, const struct facts *f, const struct verdict *v,
                    uint64_t took_us);

@@ -88,7 +88,8 @@ void origin_leave(struct origins *o, struct origin_user *u)
 
 bool dial_to_same(const struct dial_to *a, const struct dial_to *b)
 {
-    return a->port == b->port && str_eq(a->host, b->host);
+    return a->port == b->port && a->names == b->names && a->parent == b->parent &&
+           str_eq(a->host, b->host);
 }
 
 static void leave_state(struct oconn *c)
@@ -149,7 +150,7 @@ void oconn_close(struct oconn *c, enum why why)
 void oconn_rest(struct oconn *c)
 {
     struct origins *o = c->o;
-    if (c->pool->over || o->draining || o->rules.idle_max == 0) {
+    if (c->pool->over || o->draining || c->era != o->era || o->rules.idle_max == 0) {
         oconn_close(c, WHY_OK);
         return;
     }
@@ -180,7 +181,7 @@ bool oconn_open(struct oconn *c, struct origin_got *ret)
             oconn_enter(c, OCONN_BUSY); /* idle() tells when there is room again */
         return false;
     }
-    *ret = (struct origin_got){s, c->h2};
+    *ret = (struct origin_got){s, c->h2, conn_info(c->session->conn)->peer};
     if (c->h2 && c->state != OCONN_SHARED)
         oconn_enter(c, OCONN_SHARED);
     if (!c->h2)
@@ -192,7 +193,8 @@ bool oconn_open(struct oconn *c, struct origin_got *ret)
 
 static bool suits(const struct oconn *c, const struct origin_want *want)
 {
-    if (!dial_to_same(&c->to, &want->to) || c->h2 != (want->need != ORIGIN_H1))
+    if (c->era != c->o->era || !dial_to_same(&c->to, &want->to) ||
+        c->h2 != (want->need != ORIGIN_H1))
         return false;
     return want->need == ORIGIN_H1 || want->need == ORIGIN_H2 || c->session->extended;
 }
@@ -210,7 +212,8 @@ static bool reuse_from(struct list *conns, const struct origin_want *want, struc
 
 bool origin_reuse(struct origins *o, const struct origin_want *want, struct origin_got *ret)
 {
-    struct origin_pool *p = want->need == ORIGIN_FRESH ? NULL : pool_find(o, want->pool);
+    bool alone = want->need == ORIGIN_FRESH || want->need == ORIGIN_RAW;
+    struct origin_pool *p = alone ? NULL : pool_find(o, want->pool);
     if (!p)
         return false;
     return reuse_from(&p->shared, want, ret) || reuse_from(&p->idle, want, ret);
@@ -222,6 +225,12 @@ void origin_trim(struct origins *o, unsigned n)
 {
     for (; n > 0 && !list_empty(&o->by_age); n--)
         oconn_close(container_of(list_first(&o->by_age), struct oconn, age), WHY_OK);
+}
+
+void origin_renew(struct origins *o)
+{
+    o->era++;
+    origin_trim(o, o->idle);
 }
 
 void origin_drain(struct origins *o)

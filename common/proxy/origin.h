@@ -25,12 +25,13 @@ struct origin_rules {
 
 /* What a request asks of its connection. */
 enum origin_need {
-    ORIGIN_H1,       /* HTTP/1.1: an idle one, or a new one */
-    ORIGIN_H2,       /* a stream of an HTTP/2 connection, by prior knowledge */
-    ORIGIN_FRESH,    /* an upgrade: a new HTTP/1.1 connection, which ends with it */
-    ORIGIN_TUNNEL,   /* an upgrade: a stream where an HTTP/2 connection that is there takes extended
-                        CONNECT (RFC 8441), else as FRESH */
-    ORIGIN_H2_TUNNEL /* the same, after waiting for an HTTP/2 connection where there is none */
+    ORIGIN_H1,     /* HTTP/1.1: an idle one, or a new one */
+    ORIGIN_H2,     /* a stream of an HTTP/2 connection, by prior knowledge */
+    ORIGIN_FRESH,  /* an upgrade: a new HTTP/1.1 connection, which ends with it */
+    ORIGIN_TUNNEL, /* an upgrade: a stream where an HTTP/2 connection that is there takes extended
+                      CONNECT (RFC 8441), else as FRESH */
+    ORIGIN_H2_TUNNEL, /* the same, after waiting for an HTTP/2 connection where there is none */
+    ORIGIN_RAW        /* a new connection of bytes, which ends with it */
 };
 
 struct origin_want {
@@ -43,6 +44,7 @@ struct origin_want {
 struct origin_got {
     struct http_stream *stream;
     bool h2;
+    const struct sockaddr *peer; /* of its connection; lent as long as the stream lives */
 };
 
 /* What an exchange puts into its pool while it uses it, so that the end of the pool reaches it. */
@@ -80,6 +82,9 @@ unsigned origin_dial_cancel(struct origin_dial *d);
 void origin_purge(struct origins *o, struct str pool);
 /* Closes up to n idle connections, the oldest first: descriptors or memory are needed. */
 void origin_trim(struct origins *o, unsigned n);
+/* What is there now is not shared with who comes later: idle ones go, the others when they get
+ * idle. */
+void origin_renew(struct origins *o);
 /* Closes all idle ones, and from now on each when it gets idle. */
 void origin_drain(struct origins *o);
 unsigned origin_idle(const struct origins *o);

@@ -39,8 +39,10 @@ static struct oconn *oconn_new(struct origins *o, struct origin_pool *p, const s
 {
     struct oconn *c = mem_new(sizeof *c + to->host.n);
     memcpy(c->host, to->host.p, to->host.n);
-    c->to = (struct dial_to){{c->host, to->host.n}, to->port};
+    c->to = *to;
+    c->to.host.p = c->host;
     c->o = o;
+    c->era = o->era;
     c->pool = p;
     c->until_ms = until_ms;
     p->nconns++;
@@ -98,7 +100,8 @@ static struct line *line_get(struct origin_pool *p, const struct dial_to *to)
         return l;
     l = mem_new(sizeof *l + to->host.n);
     memcpy(l->host, to->host.p, to->host.n);
-    l->to = (struct dial_to){{l->host, to->host.n}, to->port};
+    l->to = *to;
+    l->to.host.p = l->host;
     l->pool = p;
     list_init(&l->waiting);
     list_init(&l->coming);
@@ -233,7 +236,11 @@ static void up_alone(struct oconn *c, struct conn *conn, enum why why)
         finish(d, NULL, why);
         return;
     }
-    c->session = h1_start(c->o->w, conn, false, c->o->rules.limits, &session_events, c);
+    struct worker *w = c->o->w;
+    const struct http_limits *limits = c->o->rules.limits;
+    c->session = d->need == ORIGIN_RAW
+                     ? raw_start(w, conn, false, STR(""), limits, &session_events, c)
+                     : h1_start(w, conn, false, limits, &session_events, c);
     bool ok = oconn_open(c, &got);
     assert(ok);
     finish(d, &got, WHY_OK);
@@ -296,7 +303,7 @@ static void on_session_idle(void *user, struct session *s)
     if (c->state == OCONN_IDLE && !l)
         return; /* saying so again prolongs nothing */
     oconn_enter(c, OCONN_SHARED);
-    if (l)
+    if (l && (fresh || c->era == o->era))
         line_serve(o, l, c, fresh);
     if (s->running == 0)
         oconn_rest(c);

@@ -46,7 +46,8 @@ struct oconn {
     struct list age;
     enum oconn_state state;
     bool h2;
-    bool again; /* dialled once more, after others gave way */
+    bool again;   /* dialled once more, after others gave way */
+    unsigned era; /* origins.era when it was made */
     struct origins *o;
     struct origin_pool *pool;
     struct session *session;   /* NULL while dialling */
@@ -67,6 +68,7 @@ struct origins {
     struct origin_pool *last; /* looked up last, while it is in the map: an exchange asks twice */
     struct list by_age;       /* idle ones, oldest first */
     unsigned idle, open, open_h2;
+    unsigned era; /* origin_renew() begins another */
     bool draining;
 };
 

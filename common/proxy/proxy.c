@@ -22,7 +22,7 @@ const char *xstate_text(enum xstate s)
 
 /* ---- clients */
 
-static void client_gone(struct client *c)
+void proxy_client_gone(struct client *c)
 {
     list_del(&c->link);
     c->p->nclients--;
@@ -39,7 +39,7 @@ static void on_became(void *user, struct session *s)
 static void on_session_closed(void *user, struct session *s)
 {
     (void)s;
-    client_gone(user);
+    proxy_client_gone(user);
 }
 
 static const struct session_events session_events = {exchange_accept, NULL, on_became,
@@ -65,7 +65,7 @@ static void on_opened(void *user, struct conn *conn, enum why why)
         return;
     }
     counter_add(&c->p->metrics->unopened, why != WHY_CLIENT_GONE);
-    client_gone(c);
+    proxy_client_gone(c);
 }
 
 static void begin_opening(struct client *c, struct conn *conn, const struct begin *begin)
@@ -76,16 +76,22 @@ static void begin_opening(struct client *c, struct conn *conn, const struct begi
     c->opening = opening_start(p->w, conn, &rules, on_opened, c);
 }
 
+static struct client *client_new(struct proxy *p)
+{
+    struct client *c = mem_new(sizeof *c);
+    counter_add(&p->metrics->connections, 1);
+    c->p = p;
+    p->nclients++;
+    return c;
+}
+
 void proxy_accept(void *user, struct conn *conn)
 {
     struct proxy *p = user;
     const struct gate *gate = p->rules.gate;
-    struct client *c = mem_new(sizeof *c);
+    struct client *c = client_new(p);
     struct pin *pin = pin_get(p->w);
     struct begin begin = {0};
-    counter_add(&p->metrics->connections, 1);
-    c->p = p;
-    p->nclients++;
     if (gate->begin)
         begin = gate->begin(pin->snap, conn_info(conn));
     if (begin.proxy_header || begin.tls)
@@ -93,6 +99,17 @@ void proxy_accept(void *user, struct conn *conn)
     else
         begin_session(c, conn);
     pin_put(p->w, pin);
+}
+
+void proxy_take(struct proxy *p, struct conn *conn, enum proxy_taken as, struct str authority)
+{
+    struct client *c = client_new(p);
+    if (as == PROXY_HTTP) {
+        begin_session(c, conn);
+        return;
+    }
+    list_push(&p->clients, &c->link);
+    c->session = raw_start(p->w, conn, true, authority, &p->rules.client, &session_events, c);
 }
 
 /* Listeners go on accepting: who waits in a queue is not refused, and a health page that is not
@@ -227,7 +244,7 @@ static void close_openings(struct proxy *p)
     {
         struct client *c = container_of(l, struct client, link);
         opening_cancel(c->opening);
-        client_gone(c);
+        proxy_client_gone(c);
     }
 }
 

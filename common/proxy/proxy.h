@@ -48,6 +48,7 @@ struct proxy_rules {
     struct origin_rules pools;
     uint64_t timeout_ms[XSTATES];
     uint64_t half_close_ms;
+    uint64_t look_ms;  /* how long a client may keep silent before gate->look() is told so */
     size_t max_memory; /* of this worker; 0: no cap */
 };
 
@@ -61,6 +62,14 @@ struct proxy *proxy_of(const struct worker *w);
 
 /* A listener's accept (net/listen.h); user is the proxy. */
 void proxy_accept(void *proxy, struct conn *conn);
+/* The same for a connection that was looked at elsewhere; gate->begin is not asked.  HTTP: a server
+ * session, of the version that TLS or the first bytes tell.  RAW: one CONNECT to `authority`
+ * (copied), as the gate will see it. */
+enum proxy_taken { PROXY_HTTP, PROXY_RAW };
+void proxy_take(struct proxy *p, struct conn *conn, enum proxy_taken as, struct str authority);
+/* A new snapshot is in force on this worker: gate->recheck() about each exchange that was
+ * forwarded, and idle connections to origins go. */
+void proxy_recheck(struct proxy *p);
 /* Listeners that a drain stops. */
 void proxy_add_listener(struct proxy *p, struct listener *l);
 

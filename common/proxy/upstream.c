@@ -28,16 +28,30 @@ static void send_body(struct exchange *x, struct buf *b)
     x->up->ops->data(x->up, b);
 }
 
-/* Everything the client has said so far goes out in one go. */
-static void send_request(struct exchange *x, const struct origin_got *got, bool reused)
+static void attach(struct exchange *x, const struct origin_got *got)
 {
     struct http_stream *s = x->up = got->stream;
+    x->origin = got->peer;
     x->up_h2 = got->h2;
-    x->reused = reused;
-    x->keep_replay = !x->retried && x->request->protocol.n == 0;
     s->ev = &up_events;
     s->user = x;
     s->mem = &x->mem;
+}
+
+static void detach(struct exchange *x)
+{
+    bulk_stop(x);
+    x->up = NULL;
+    x->origin = NULL;
+    x->look = LOOK_NONE;
+}
+
+/* Everything the client has said so far goes out in one go. */
+static void send_request(struct exchange *x, bool reused)
+{
+    struct http_stream *s = x->up;
+    x->reused = reused;
+    x->keep_replay = !x->retried && x->request->protocol.n == 0;
     x->t_sent = reused ? x->t_decided : worker_now_us(x->p->w);
     bool whole = x->request_end && x->pending.len == 0 && !x->trailers;
     bool bodyless = whole && x->request->length <= 0 && x->bytes_in == 0;
@@ -55,24 +69,30 @@ static void on_dialled(void *user, enum why why, int error, uint64_t took_us)
 {
     struct exchange *x = user;
     counter_add(&x->p->metrics->dials, 1);
-    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error, x->request->protocol.n > 0,
-                              took_us);
+    x->p->rules.gate->dialled(x->p->w, &x->verdict, why, error,
+                              x->request->protocol.n > 0 || x->verdict.raw, took_us);
 }
 
 static void on_origin(void *user, const struct origin_got *got, enum why why)
 {
     struct exchange *x = user;
     x->dial = NULL;
-    if (got)
-        send_request(x, got, false);
-    else
+    if (got) {
+        attach(x, got);
+        why = exchange_recheck(x); /* it took a while, and now there is an address */
+    }
+    if (why != WHY_OK)
         exchange_fail(x, why, NULL);
+    else if (x->verdict.raw)
+        tunnel_begin(x);
+    else
+        send_request(x, false);
 }
 
 static enum why on_allow(void *user, const struct sockaddr *addr)
 {
     struct exchange *x = user;
-    return x->p->rules.gate->allow_addr(&x->facts, &x->verdict, addr);
+    return exchange_allow(x, addr);
 }
 
 static const struct origin_asker asker = {on_allow, on_dialled, on_origin};
@@ -81,6 +101,8 @@ static const struct origin_asker asker = {on_allow, on_dialled, on_origin};
  * section 5). */
 static enum origin_need need_of(const struct exchange *x)
 {
+    if (x->verdict.raw)
+        return ORIGIN_RAW;
     bool h2 = x->verdict.h2, whole = x->request_end && x->bytes_in == 0;
     if (x->request->protocol.n == 0)
         return h2 ? ORIGIN_H2 : ORIGIN_H1;
@@ -109,6 +131,8 @@ static void on_pool_ended(struct origin_user *u)
 
 void upstream_begin(struct exchange *x)
 {
+    if (x->verdict.raw && !tunnel_allowed(x))
+        return;
     x->pool.ended = on_pool_ended;
     list_init(&x->pool.link);
     origin_join(x->p->origins, x->verdict.pool, &x->pool);
@@ -119,7 +143,8 @@ void upstream_begin(struct exchange *x)
         return;
     }
     counter_add(&x->p->metrics->reused, 1);
-    send_request(x, &got, true);
+    attach(x, &got);
+    send_request(x, true);
 }
 
 /* ---- the retry */
@@ -127,7 +152,7 @@ void upstream_begin(struct exchange *x)
 /* REFUSED: the origin has not begun with it, so that it does not matter what it is. */
 static bool may_retry(const struct exchange *x, enum why why)
 {
-    if (x->retried || x->up_spoke || !x->down)
+    if (x->retried || x->up_spoke || x->tunnel || !x->down)
         return false;
     if (x->bytes_in > 0 && !x->keep_replay)
         return false;
@@ -263,8 +288,7 @@ static void up_closed(void *user, enum why why)
 {
     struct exchange *x = user;
     x->up_spoke |= x->up->spoke; /* part of a head is an answer too */
-    bulk_stop(x);
-    x->up = NULL;
+    detach(x);
     if (may_retry(x, why)) {
         retry(x);
         return;
@@ -294,8 +318,7 @@ void upstream_drop(struct exchange *x, enum why why)
 {
     struct http_stream *up = x->up;
     struct origin_dial *dial = x->dial;
-    bulk_stop(x);
-    x->up = NULL;
+    detach(x);
     x->dial = NULL;
     if (up)
         up->ops->cancel(up, why);

@@ -17,7 +17,7 @@ RUN cmake --preset release -DSALLYPORT_COMMIT="$COMMIT" \
 
 FROM debian:12-slim
 RUN apt-get -qq update \
-    && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install libuv1 libssl3 libcjson1 \
+    && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install libuv1 libssl3 libcjson1 libnghttp2-14 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /out/bin/sallyport-ingress /usr/local/bin/sallyport-ingress
 COPY --from=build /out/share/doc/sallyport /usr/share/doc/sallyport

@@ -76,6 +76,12 @@ bool gate_is_bound(const struct gate_rules *rules, struct str name)
     return rules->bound && rules->bound(rules->user, gate_host(name));
 }
 
+bool gate_has_answer(const struct gate_query *q)
+{
+    const struct dns_question *asked = &q->question;
+    return asked->class != DNS_NONE && asked->type != DNS_IXFR && asked->type != DNS_AXFR;
+}
+
 /* ---- replies */
 
 /* Starts a reply: what every one of ours has. */

@@ -44,6 +44,9 @@ struct str gate_name(const struct gate_query *q, char out[GATE_NAME_BYTES]);
 /* The host an intercepted name is about: the name without labels like _443 and _https. */
 struct str gate_host(struct str name);
 bool gate_is_bound(const struct gate_rules *rules, struct str name);
+/* Can one reply answer it?  Not a zone transfer (RFC 5936, RFC 1995), nor what asks for no class
+ * (RFC 2136). */
+bool gate_has_answer(const struct gate_query *q);
 
 /* Each of these writes a reply to out, which has q->room bytes, and returns its length. */
 

@@ -335,13 +335,19 @@ void leases_forget(struct leases *l, void *arg)
 
 /* ---- handing out */
 
+unsigned leases_kinds_of(const struct gate_rules *rules, struct str name,
+                         const struct policy_answer *judged)
+{
+    if (!judged->allow)
+        return 0;
+    unsigned kind = judged->layer == LAYER_ALLOW ? LEASE_ALWAYS : LEASE_USER;
+    return kind | (gate_is_bound(rules, name) ? LEASE_BOUND : 0u);
+}
+
 unsigned leases_kinds(const struct gate_rules *rules, struct str name)
 {
-    enum learned learned = policy_learns(rules->policy, name);
-    if (learned == LEARNED_NOT)
-        return 0;
-    unsigned kind = learned == LEARNED_ALWAYS ? LEASE_ALWAYS : LEASE_USER;
-    return kind | (gate_is_bound(rules, name) ? LEASE_BOUND : 0u);
+    struct policy_answer judged = policy_name(rules->policy, name);
+    return leases_kinds_of(rules, name, &judged);
 }
 
 /* Does the kernel keep the address for all these kinds until then? */

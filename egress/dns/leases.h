@@ -75,6 +75,9 @@ bool leases_held(const struct leases *l, struct str name, unsigned kinds,
                  const struct gate_learned *learned, bool exact, uint64_t now_ms);
 /* What a name's addresses are by these rules; 0: the name is denied. */
 unsigned leases_kinds(const struct gate_rules *rules, struct str name);
+/* The same of a name that these rules have judged already. */
+unsigned leases_kinds_of(const struct gate_rules *rules, struct str name,
+                         const struct policy_answer *judged);
 /* done() of every order with this arg will not be called. */
 void leases_forget(struct leases *l, void *arg);
 /* A lease as a predecessor left it in the kernel. */

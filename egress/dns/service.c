@@ -32,7 +32,7 @@ struct lookup {
 struct asker {
     struct list link; /* in lookup.askers, or in service.waiting */
     struct dns_service *s;
-    struct dns_origin from; /* client NULL and udp NULL: gone */
+    struct dns_origin from; /* all NULL: gone */
     struct gate_query q;
     struct timer timer; /* while the kernel is asked */
     uint64_t began_us;
@@ -66,16 +66,18 @@ static void tell(const struct answering *a, const uint8_t *p, enum why why,
 {
     static const struct gate_learned nothing;
     struct dns_service *s = a->s;
-    if (!s->s.told)
-        return;
-    s->s.told(s->s.user, &(struct dns_told){.name = a->name,
-                                            .type = a->q->question.type,
-                                            .judged = a->judged,
-                                            .rcode = p[3] & DNS_RCODE_MASK,
-                                            .ips = learned ? learned : &nothing,
-                                            .why = why,
-                                            .took_us = worker_now_us(s->s.w) - a->began_us,
-                                            .client = &a->from->from.sa});
+    struct dns_half *half = a->from->half;
+    if (s->s.told && !(half && why == WHY_DENIED))
+        s->s.told(s->s.user, &(struct dns_told){.name = a->name,
+                                                .type = a->q->question.type,
+                                                .judged = a->judged,
+                                                .rcode = p[3] & DNS_RCODE_MASK,
+                                                .ips = learned ? learned : &nothing,
+                                                .why = why,
+                                                .took_us = worker_now_us(s->s.w) - a->began_us,
+                                                .client = half ? NULL : &a->from->from.sa});
+    if (half)
+        dns_half_told(half, why, learned);
 }
 
 static void send_error(const struct answering *a, enum dns_rcode rcode, enum why why)
@@ -234,7 +236,7 @@ static bool answer(const struct answering *a, struct str upstream, uint32_t age_
 {
     struct dns_service *s = a->s;
     size_t n = gate_reply(s->s.rules, a->q, upstream, age_s, s->out, &s->learned);
-    unsigned kinds = leases_kinds(s->s.rules, a->name);
+    unsigned kinds = leases_kinds_of(s->s.rules, a->name, &a->judged);
     if (s->learned.n == 0 ||
         leases_held(s->s.leases, a->name, kinds, &s->learned, exact, worker_now(s->s.w))) {
         send_answer(a, s->out, n, &s->learned);
@@ -258,9 +260,9 @@ static uint32_t kind_of(const struct gate_query *q)
                       (q->flags & DNS_RD ? 0 : 1u << 19));
 }
 
-static bool may_keep(const struct gate_query *q)
+static bool may_keep(const struct dns_service *s, const struct gate_query *q)
 {
-    return q->question.class == DNS_IN && q->flags & DNS_RD;
+    return s->cache && q->question.class == DNS_IN && q->flags & DNS_RD;
 }
 
 static bool answer_from_cache(const struct answering *a)
@@ -269,7 +271,7 @@ static bool answer_from_cache(const struct answering *a)
     struct str kept;
     bool fresh;
     uint64_t stamp, now = worker_now(s->s.w);
-    if (!may_keep(a->q) ||
+    if (!may_keep(s, a->q) ||
         !dns_cache_get(s->cache, &a->q->question.name, kind_of(a->q), now, &kept, &fresh) || !fresh)
         return false;
     memcpy(&stamp, kept.p, STAMP_BYTES);
@@ -350,7 +352,7 @@ static struct lookup *lookup_start(const struct answering *a, const char *key, s
     l->s = s;
     l->question = a->q->question;
     l->kind = kind_of(a->q);
-    l->keep = may_keep(a->q);
+    l->keep = may_keep(s, a->q);
     l->key_bytes = key_bytes;
     memcpy(l->key, key, key_bytes);
     list_init(&l->askers);
@@ -384,28 +386,41 @@ static void ask_upstream(const struct answering *a)
     list_push(&l->askers, &k->link);
 }
 
-void dns_query(struct dns_service *s, const struct dns_origin *from, const void *p, size_t n)
+void dns_ask(struct dns_service *s, const struct dns_origin *from, const struct gate_query *q)
 {
     char text[GATE_NAME_BYTES];
+    struct answering a = {.s = s, .from = from, .q = q, .began_us = worker_now_us(s->s.w)};
+    a.name = gate_name(q, text);
+    a.judged = policy_name(s->s.rules->policy, a.name);
+    if (!a.judged.allow)
+        deny(&a);
+    else if (!gate_has_answer(q))
+        send_error(&a, DNS_REFUSED, WHY_REFUSED);
+    else if (!answer_from_cache(&a))
+        ask_upstream(&a);
+}
+
+static void refuse_malformed(struct dns_service *s, const struct dns_origin *from,
+                             struct gate_query *q)
+{
+    uint8_t out[DNS_WRITE_MIN];
+    struct answering a = {.s = s, .from = from, .q = q};
+    q->room = DNS_WRITE_MIN;
+    counter_add(&s->counters.malformed, 1);
+    send_reply(&a, out, gate_error(q, q->fault, out));
+}
+
+void dns_query(struct dns_service *s, const struct dns_origin *from, const void *p, size_t n)
+{
     struct gate_query q;
     enum gate_step step = gate_read(p, n, from->client != NULL, &q);
     if (step == GATE_IGNORE)
         return;
     counter_add(&s->counters.queries, 1);
-    struct answering a = {.s = s, .from = from, .q = &q, .began_us = worker_now_us(s->s.w)};
-    if (step == GATE_REPLY) {
-        uint8_t out[DNS_WRITE_MIN];
-        q.room = DNS_WRITE_MIN;
-        counter_add(&s->counters.malformed, 1);
-        send_reply(&a, out, gate_error(&q, q.fault, out));
-        return;
-    }
-    a.name = gate_name(&q, text);
-    a.judged = policy_name(s->s.rules->policy, a.name);
-    if (!a.judged.allow)
-        deny(&a);
-    else if (!answer_from_cache(&a))
-        ask_upstream(&a);
+    if (step == GATE_JUDGE)
+        dns_ask(s, from, &q);
+    else
+        refuse_malformed(s, from, &q);
 }
 
 /* ---- life ---- */
@@ -421,11 +436,14 @@ struct dns_service *dns_service_new(const struct dns_setup *setup)
 {
     struct dns_service *s = mem_new(sizeof *s);
     s->s = *setup;
-    s->cache = dns_cache_new(setup->limits.cache_entries, 0);
+    if (setup->limits.cache_entries > 0)
+        s->cache = dns_cache_new(setup->limits.cache_entries, 0);
     s->lookups = map_new();
     s->rates = rates_new(setup->limits.asks, setup->limits.domain_asks);
     list_init(&s->waiting);
     list_init(&s->clients);
+    list_init(&s->owns);
+    list_init(&s->soon);
     accept_gate_init(&s->gate, setup->limits.tcp_clients, 0);
     return s;
 }
@@ -487,16 +505,16 @@ static void lookup_cancel(struct lookup *l)
     lookup_free(l);
 }
 
-static void free_if_unused(struct dns_service *s)
+void dns_service_unused(struct dns_service *s)
 {
-    if (s->over && s->conns == 0)
+    if (s->over && s->conns == 0 && !s->posted)
         mem_free(s);
 }
 
 void dns_client_closed(struct dns_service *s)
 {
     s->conns--;
-    free_if_unused(s);
+    dns_service_unused(s);
 }
 
 void dns_service_free(struct dns_service *s)
@@ -520,6 +538,7 @@ void dns_service_free(struct dns_service *s)
     map_free(s->lookups);
     dns_cache_free(s->cache);
     rates_free(s->rates);
+    dns_owns_free(s);
     s->over = true;
-    free_if_unused(s);
+    dns_service_unused(s);
 }

@@ -10,10 +10,11 @@
 #include "egress/dns/rates.h"
 #include "egress/dns/upkeep.h"
 #include "net/nameserver.h"
+#include "net/resolve.h"
 
 struct dns_limits {
     unsigned in_flight;      /* queries that wait for an answer */
-    unsigned cache_entries;  /* answers that are kept */
+    unsigned cache_entries;  /* answers that are kept; 0: none */
     struct rate asks;        /* questions to upstreams */
     struct rate domain_asks; /* … below one domain */
     unsigned tcp_clients;
@@ -31,9 +32,9 @@ struct dns_told {
     struct policy_answer judged;
     enum dns_rcode rcode;           /* of the reply */
     const struct gate_learned *ips; /* told in it */
-    enum why why;                   /* OK, DENIED, DNS, DEADLINE, LIMIT, OVERLOAD */
+    enum why why; /* OK, DENIED, DNS, DEADLINE, LIMIT, OVERLOAD; REFUSED: see gate_has_answer() */
     uint64_t took_us;
-    const struct sockaddr *client;
+    const struct sockaddr *client; /* NULL: it was asked for a connection of ours */
 };
 
 struct dns_counters {
@@ -48,7 +49,8 @@ struct dns_setup {
     struct upkeep *upkeep;          /* NULL: none */
     const struct gate_rules *rules; /* until dns_adopt() */
     struct dns_limits limits;
-    void (*told)(void *user, const struct dns_told *told); /* may be NULL */
+    /* Not of queries of ours that are denied: who asks reports that.  May be NULL. */
+    void (*told)(void *user, const struct dns_told *told);
     void *user;
 };
 
@@ -65,7 +67,25 @@ void dns_service_adopt(struct dns_service *s, const struct gate_rules *rules,
 const struct dns_counters *dns_service_counters(const struct dns_service *s);
 /* Queries that wait. */
 unsigned dns_service_waiting(const struct dns_service *s);
-/* Closes sockets and connections; what waits gets no answer. */
+
+/* ---- names of our own connections */
+
+struct dns_own;
+
+/* Asks for the addresses of a name as a client would, in A and AAAA: judged, cached, coalesced,
+ * limited, filtered, leased.  done(arg, ips, n, WHY_OK), IPv4 first, RESOLVE_ADDRESSES at most; or
+ * (arg, NULL, 0, why): DENIED (by the policy), DNS (no address, or no server that says so),
+ * DEADLINE, LIMIT (of questions, of leases), OVERLOAD.  Once, never before this returns; ips is
+ * lent.  By the time of a connection the policy may be another: look at each address again. */
+struct dns_own *dns_service_resolve(struct dns_service *s, struct str name, uint64_t timeout_ms,
+                                    void (*done)(void *arg, const struct ip *ips, unsigned count,
+                                                 enum why why),
+                                    void *arg);
+/* done() will not be called. */
+void dns_service_cancel(struct dns_own *o);
+
+/* Closes sockets and connections; what waits gets no answer, who waits for a name hears nothing and
+ * must not cancel any more. */
 void dns_service_free(struct dns_service *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* service_impl.h — what the course of a query (service.c) and its TCP connections (service_tcp.c)
- * share. */
+/* service_impl.h — what the course of a query (service.c), its TCP connections (service_tcp.c) and
+ * our own queries (service_own.c) share. */
 #ifndef DNS_SERVICE_IMPL_H
 #define DNS_SERVICE_IMPL_H
 
@@ -14,12 +14,14 @@
 enum { DNS_SOCKETS = 4, DNS_QUERY_BYTES = UDP_BYTES };
 
 struct dns_client; /* a TCP connection */
+struct dns_half;   /* one family of a name of ours */
 
-/* Where a query came from. */
+/* Where a query came from: one of the first three. */
 struct dns_origin {
-    struct udp *udp; /* or */
+    struct udp *udp;
     struct dns_client *client;
-    union addr from;
+    struct dns_half *half;
+    union addr from; /* not of a half */
 };
 
 struct dns_service {
@@ -35,8 +37,11 @@ struct dns_service {
     unsigned nudp, ntcp;
     struct accept_gate gate;
     struct list clients;
-    unsigned conns;              /* of clients, those included that are closing */
-    bool over;                   /* it goes with the last of them: they count in its gate */
+    unsigned conns;         /* of clients, those included that are closing */
+    struct list owns, soon; /* names of ours; of them, what is to be told */
+    struct post post;       /* tells them */
+    bool posted;            /* it is in the mailbox */
+    bool over;              /* it goes with the last of conns, which count in its gate, and post */
     struct gate_learned learned; /* of the reply under construction */
     uint8_t out[DNS_MESSAGE_MAX], query[DNS_QUERY_BYTES];
 };
@@ -45,11 +50,21 @@ struct dns_service {
 
 /* A query's bytes; answered now or later. */
 void dns_query(struct dns_service *s, const struct dns_origin *from, const void *p, size_t n);
+/* A well-formed query; answered now or later. */
+void dns_ask(struct dns_service *s, const struct dns_origin *from, const struct gate_query *q);
 /* No reply can be given to this client any more. */
 void dns_origin_gone(struct dns_service *s, struct dns_client *client);
 
 /* A connection has closed. */
 void dns_client_closed(struct dns_service *s);
+/* Frees it if it is over and nothing of it is left. */
+void dns_service_unused(struct dns_service *s);
+
+/* ---- service_own.c */
+
+/* What came of a half's query; learned may be NULL.  Nobody is called back in this. */
+void dns_half_told(struct dns_half *h, enum why why, const struct gate_learned *learned);
+void dns_owns_free(struct dns_service *s);
 
 /* ---- service_tcp.c */
 

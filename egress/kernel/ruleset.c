@@ -265,13 +265,15 @@ static void put_dns(struct text *t, const struct ruleset *r)
         r->dns_port, r->dns_port);
 }
 
+/* Over lo nothing but this host is reached; yet a socket bound to lo can begin a flow to anywhere,
+ * and a flow is redirected at its beginning or never. */
 static void put_relay(struct text *t, const struct ruleset *r)
 {
     if (!r->relay_port)
         return;
     put(t, "chain relay {\ntype nat hook output priority -105; policy accept;\n");
     put_own(t, r);
-    put(t, "accept\noifname \"lo\" accept\ntcp dport ");
+    put(t, "accept\noifname \"lo\" fib daddr type local accept\ntcp dport ");
     put_ports(t, r);
     put(t, " redirect to :%u\n}\n", r->relay_port);
 }
@@ -284,25 +286,28 @@ static void put_loopback_rules(struct text *t, const struct ruleset *r)
     for (unsigned f = 0; f < FAMILIES && r->shape == RULESET_FULL; f++) {
         put(t, "%s daddr %s " PORTS " ", families[f].ip, families[f].loopback);
         put_listeners(t, r);
-        put(t, " goto pass\n");
+        put(t, " goto sign\n");
     }
     put(t, "ip daddr 127.0.0.0/8 goto refuse\nip6 daddr ::1 goto refuse\n");
 }
 
-/* A flow of ours is open to our sockets alone: with its ports, which stand in /proc/net, a raw
+/* Established alone says nothing: a forgery can answer a flow that was never judged.
+ *
+ * A flow of ours is open to our sockets alone: with its ports, which stand in /proc/net, a raw
  * socket could else talk to our upstream.  Such a packet is not answered, since the answer would
  * reach our socket. */
 static void put_flow_rules(struct text *t, const struct ruleset *r)
 {
     put(t, "ct mark & %u == %u goto cut\n", RULESET_CT_CUT, RULESET_CT_CUT);
-    put(t, "ct mark & %u == %u ct direction reply goto pass\n", RULESET_CT_INBOUND,
+    put(t, "ct mark & %u == %u ct direction reply goto sign\n", RULESET_CT_INBOUND,
         RULESET_CT_INBOUND);
     if (r->own_mark) {
         put_own(t, r);
         put(t, "goto own\nct mark & %u == %u goto own_flow\n", RULESET_CT_OWN, RULESET_CT_OWN);
     }
     if (r->shape == RULESET_FULL)
-        put(t, "ct state established ct direction original goto pass\n");
+        put(t, "ct mark & %u == %u ct state established ct direction original goto sign\n",
+            RULESET_CT_OPEN, RULESET_CT_OPEN);
     if (!(r->lacks & RULESET_NO_COUNTER))
         put(t, "meta mark != 0 counter name \"wrong_mark\"\n");
 }
@@ -377,11 +382,12 @@ static void put_egress(struct text *t, const struct ruleset *r)
 static void put_loopback_and_neighbour(struct text *t)
 {
     put(t, "chain loopback {\n"
+           "fib daddr type != { local, broadcast, multicast } goto refuse\n"
            "fib saddr type local accept\n" FROM_A_PROCESS " goto refuse\n"
            "accept\n"
            "}\n"
            "chain neighbour {\n" FROM_A_PROCESS " return\n"
-           "goto pass\n"
+           "goto sign\n"
            "}\n");
 }
 
@@ -389,7 +395,7 @@ static void put_loopback_and_neighbour(struct text *t)
 static void put_cut(struct text *t)
 {
     put(t, "chain cut {\n" FROM_A_PROCESS " goto refuse\n"
-           "tcp flags & rst == rst goto pass\n"
+           "tcp flags & rst == rst goto sign\n"
            "goto refuse\n"
            "}\n");
 }
@@ -398,22 +404,29 @@ static void put_own_chains(struct text *t, const struct ruleset *r)
 {
     if (!r->own_mark)
         return;
-    put(t, "chain own {\nct mark set ct mark | %u\nmeta l4proto tcp goto pass\n", RULESET_CT_OWN);
+    put(t, "chain own {\nct mark set ct mark | %u\nmeta l4proto tcp goto sign\n", RULESET_CT_OWN);
     for (unsigned i = 0; i < r->nupstreams; i++) {
         put(t, "%s daddr ", families[ip_is_v4(&r->upstreams[i].ip) ? 0 : 1].ip);
         put_ip(t, &r->upstreams[i].ip);
-        put(t, " udp dport %u goto pass\n", r->upstreams[i].port);
+        put(t, " udp dport %u goto sign\n", r->upstreams[i].port);
     }
     put(t, "goto refuse\n}\nchain own_flow {\n" FROM_A_PROCESS " ");
     put_count(t, r, "forged");
-    put(t, "drop\ngoto pass\n}\n");
+    put(t, "drop\ngoto sign\n}\n");
+}
+
+/* Where a verdict leads: the flow is open from now on. */
+static void put_pass(struct text *t, const struct ruleset *r)
+{
+    if (r->shape == RULESET_FULL)
+        put(t, "chain pass {\nct mark set ct mark | %u\ngoto sign\n}\n", RULESET_CT_OPEN);
 }
 
 /* A copy of each multicast and broadcast packet comes back to us with its mark still on, so these
  * get a mark of their own, which opens the wire to group addresses only. */
-static void put_pass(struct text *t, const struct ruleset *r)
+static void put_sign(struct text *t, const struct ruleset *r)
 {
-    put(t, "chain pass {\n");
+    put(t, "chain sign {\n");
     if (has_wire(r))
         put(t,
             "fib daddr type { broadcast, multicast } meta mark set 0x%08x accept\n"
@@ -493,6 +506,7 @@ static void put_filter(struct text *t, const struct ruleset *r)
     put_cut(t);
     put_own_chains(t, r);
     put_pass(t, r);
+    put_sign(t, r);
     put_refuse(t, r);
 }
 

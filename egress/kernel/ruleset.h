@@ -7,8 +7,9 @@
  * netlink (sets.h) and empty here, so a fresh table denies.
  *
  * What our bits in a conntrack entry's mark mean: RULESET_CT_INBOUND, the flow was opened from
- * outside; RULESET_CT_CUT, it lost its permission; RULESET_CT_OWN, it is ours.  They are no
- * secret: only NET_ADMIN can set them.  The marks of packets are secret. */
+ * outside; RULESET_CT_CUT, it lost its permission; RULESET_CT_OWN, it is ours; RULESET_CT_OPEN, it
+ * was let out, and may still be judged (so it is not among RULESET_CT_ALL).  They are no secret:
+ * only NET_ADMIN can set them.  The marks of packets are secret. */
 #ifndef KERNEL_RULESET_H
 #define KERNEL_RULESET_H
 
@@ -17,7 +18,13 @@
 
 #define RULESET_TABLE "opensandbox"
 
-enum { RULESET_CT_INBOUND = 1, RULESET_CT_CUT = 2, RULESET_CT_OWN = 4, RULESET_CT_ALL = 7 };
+enum {
+    RULESET_CT_INBOUND = 1,
+    RULESET_CT_CUT = 2,
+    RULESET_CT_OWN = 4,
+    RULESET_CT_ALL = 7,
+    RULESET_CT_OPEN = 8
+};
 enum { RULESET_LOG_GROUP = 15353, RULESET_HASH_TEXT = 16 };
 
 enum ruleset_shape {

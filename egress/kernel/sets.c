@@ -40,6 +40,11 @@ void sets_close(struct sets *s)
     mem_free(s);
 }
 
+uint32_t sets_port(const struct sets *s)
+{
+    return mnl_socket_get_portid(s->nl.socket);
+}
+
 /* ---- rules */
 
 /* The address after; false after the last one of its family. */
@@ -146,15 +151,51 @@ static void put_gone(struct elements *e, const struct sets_address *addresses, s
     }
 }
 
+/* As put_learned(), each with a name and time of its own. */
+static void put_each(struct elements *e, const struct sets_address *list, size_t n, unsigned kind,
+                     bool v4, bool add)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct element one = {0};
+        if (!has(&list[i], kind, v4))
+            continue;
+        if (add) {
+            one.timeout_ms = 1000u * (uint64_t)list[i].seconds;
+            one.comment = list[i].name;
+        }
+        one.key = element_key(&list[i].ip, &one.key_len);
+        elements_put(e, &one);
+    }
+}
+
+static size_t count_kind(const struct sets_address *list, size_t n, unsigned kind, bool v4)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += has(&list[i], kind, v4);
+    return count;
+}
+
+static void put_all_learned(struct elements *e, const struct sets_address *list, size_t n)
+{
+    for (unsigned s = 0; s < 2 * SETS_NAMES; s++) {
+        const struct sets_name *set = &sets_names[s / 2];
+        bool v4 = s % 2 == 0;
+        size_t some = count_kind(list, n, set->kind, v4);
+        for (unsigned pass = 0; some > 0 && pass < 3; pass++) {
+            elements_of(e, pass != 1, set->name[s % 2]);
+            put_each(e, list, n, set->kind, v4, pass != 1);
+        }
+    }
+}
+
 /* Taking out what has just run out would be an error: so here, too, it is made to be there first.
  */
 static void put_forgotten(struct elements *e, const struct sets_address *addresses, size_t n)
 {
     for (unsigned s = 0; s < 2 * SETS_NAMES; s++) {
         const struct sets_name *set = &sets_names[s / 2];
-        size_t some = 0;
-        for (size_t i = 0; i < n; i++)
-            some += has(&addresses[i], set->kind, s % 2 == 0);
+        size_t some = count_kind(addresses, n, set->kind, s % 2 == 0);
         for (int add = 1; some > 0 && add >= 0; add--) {
             elements_of(e, add, set->name[s % 2]);
             put_gone(e, addresses, n, set->kind, s % 2 == 0, add);
@@ -172,20 +213,35 @@ static size_t count_family(const struct ip *ips, size_t n, bool v4)
 
 /* ---- calls */
 
+static void put_rules(struct elements *e, const struct sets_rules *old,
+                      const struct sets_rules *fresh)
+{
+    struct arena a;
+    arena_init(&a, NULL, 0);
+    put_layer(e, old ? &old->always : NULL, &fresh->always, sets_maps[0], &a);
+    put_layer(e, old ? &old->user : NULL, &fresh->user, sets_maps[1], &a);
+    if ((old && old->allow) != fresh->allow)
+        put_default(e, fresh->allow);
+    arena_done(&a);
+}
+
+int sets_change(struct sets *s, const struct sets_rules *old, const struct sets_rules *fresh,
+                const struct sets_address *forget, size_t nforget, const struct sets_address *learn,
+                size_t nlearn)
+{
+    struct elements e;
+    elements_begin(&e, &s->nl);
+    if (fresh)
+        put_rules(&e, old, fresh);
+    put_forgotten(&e, forget, nforget);
+    put_all_learned(&e, learn, nlearn);
+    return elements_commit(&e);
+}
+
 int sets_replace(struct sets *s, const struct sets_rules *old, const struct sets_rules *fresh,
                  const struct sets_address *forget, size_t nforget)
 {
-    struct elements e;
-    struct arena a;
-    arena_init(&a, NULL, 0);
-    elements_begin(&e, &s->nl);
-    put_layer(&e, old ? &old->always : NULL, &fresh->always, sets_maps[0], &a);
-    put_layer(&e, old ? &old->user : NULL, &fresh->user, sets_maps[1], &a);
-    if ((old && old->allow) != fresh->allow)
-        put_default(&e, fresh->allow);
-    put_forgotten(&e, forget, nforget);
-    arena_done(&a);
-    return elements_commit(&e);
+    return sets_change(s, old, fresh, forget, nforget, NULL, 0);
 }
 
 int sets_learn(struct sets *s, struct str name, const struct ip *ips, size_t n, unsigned seconds,

@@ -53,12 +53,18 @@ must_check int sets_replace(struct sets *s, const struct sets_rules *old,
  * limit yourself lower. */
 must_check int sets_learn(struct sets *s, struct str name, const struct ip *ips, size_t n,
                           unsigned seconds, unsigned kinds);
+/* sets_replace() and sets_learn() in one: addresses in `learn` come with the name, seconds and
+ * kinds of each.  With `fresh` NULL the rules stay as they are. */
+must_check int sets_change(struct sets *s, const struct sets_rules *old,
+                           const struct sets_rules *fresh, const struct sets_address *forget,
+                           size_t nforget, const struct sets_address *learn, size_t nlearn);
 /* Takes addresses out of the sets of their kinds; no error where one has run out already. */
 must_check int sets_forget(struct sets *s, const struct sets_address *addresses, size_t n);
 
 /* What is there, all of one generation; in `a`. */
 struct sets_content {
     struct sets_rules rules; /* joined (ranges_joined()), numbers 0 */
+    bool odd;                /* something is among them that is never written here */
     struct sets_address *at; /* one entry for each address and kind */
     size_t n;
 };
@@ -66,6 +72,20 @@ struct sets_content {
 must_check int sets_dump(struct sets *s, struct arena *a, struct sets_content *ret);
 /* Who made the table: the hash in its comment. -ENOENT: there is none; -ENODATA: not ours. */
 must_check int sets_table(struct sets *s, char ret_hash[RULESET_HASH_TEXT]);
+
+/* Counts all transactions of the namespace, anybody's; it wraps. */
+must_check int sets_generation(struct sets *s, uint32_t *ret);
+/* Who we are in the kernel's messages about changes. */
+uint32_t sets_port(const struct sets *s);
+
+/* What our tables look like, elements of a policy left out. */
+struct sets_print {
+    uint64_t hash;    /* of all rules, chains and sets there are, their handles included */
+    unsigned rules;   /* of both tables */
+    unsigned devices; /* on which frames are judged */
+};
+/* -ENOENT: the table is not there. -EINTR: later, then. */
+must_check int sets_print(struct sets *s, struct sets_print *ret);
 
 /* Packets counted since the rules were applied. */
 struct sets_counts {

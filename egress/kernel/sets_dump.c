@@ -25,6 +25,15 @@ struct points {
     struct point *at;
     size_t n, room;
     bool v4;
+    bool map; /* each has a verdict */
+    bool odd; /* one has another verdict than ours */
+};
+
+enum verdict { VERDICT_PASS, VERDICT_REFUSE, VERDICT_ODD };
+
+struct defaults {
+    unsigned n;
+    bool odd;
 };
 
 /* ---- attributes */
@@ -96,11 +105,23 @@ static bool key_of(struct str key, bool v4, struct ip *ret)
     return true;
 }
 
+/* What we write is a goto to one of two chains. */
+static enum verdict verdict_of(const struct nlattr *e)
+{
+    const struct nlattr *v =
+        netlink_inside(netlink_inside(e, NFTA_SET_ELEM_DATA), NFTA_DATA_VERDICT);
+    struct str chain = bytes(netlink_inside(v, NFTA_VERDICT_CHAIN));
+    if (number32(netlink_inside(v, NFTA_VERDICT_CODE)) != (uint32_t)NFT_GOTO || chain.n == 0)
+        return VERDICT_ODD;
+    chain.n--; /* its end */
+    if (str_eq(chain, STR("pass")))
+        return VERDICT_PASS;
+    return str_eq(chain, STR("refuse")) ? VERDICT_REFUSE : VERDICT_ODD;
+}
+
 static void add_point(struct points *p, const struct nlattr *e)
 {
-    const struct nlattr *data = netlink_inside(e, NFTA_SET_ELEM_DATA);
-    struct str chain =
-        bytes(netlink_inside(netlink_inside(data, NFTA_DATA_VERDICT), NFTA_VERDICT_CHAIN));
+    enum verdict v = verdict_of(e);
     struct str key = bytes(netlink_inside(netlink_inside(e, NFTA_SET_ELEM_KEY), NFTA_DATA_VALUE));
     struct ip ip;
     if (!key_of(key, p->v4, &ip))
@@ -109,7 +130,8 @@ static void add_point(struct points *p, const struct nlattr *e)
     uint32_t flags = number32(netlink_inside(e, NFTA_SET_ELEM_FLAGS));
     one->ip = ip;
     one->end = flags & NFT_SET_ELEM_INTERVAL_END;
-    one->allow = str_starts(chain, STR("pass"));
+    one->allow = v == VERDICT_PASS;
+    p->odd |= p->map && !one->end && v == VERDICT_ODD;
     one->seconds = (unsigned)(number64(netlink_inside(e, NFTA_SET_ELEM_EXPIRATION)) / 1000);
     one->name = arena_str(p->a, comment(netlink_inside(e, NFTA_SET_ELEM_USERDATA)));
 }
@@ -185,13 +207,14 @@ static struct range_list ranges_of(const struct points *p, bool single)
 }
 
 static int read_layer(struct sets *s, const char *const maps[RANGE_KINDS], struct arena *a,
-                      struct ranges *ret)
+                      struct ranges *ret, bool *ret_odd)
 {
     for (unsigned k = 0; k < RANGE_KINDS; k++) {
-        struct points p = {.a = a, .v4 = k == RANGES_V4 || k == RANGES_V4_SINGLE};
+        struct points p = {.a = a, .v4 = k == RANGES_V4 || k == RANGES_V4_SINGLE, .map = true};
         int error = read_set(s, maps[k], &p);
         if (error)
             return error;
+        *ret_odd |= p.odd;
         ret->list[k] = ranges_of(&p, k == RANGES_V4_SINGLE || k == RANGES_V6_SINGLE);
     }
     return 0;
@@ -201,21 +224,31 @@ static int read_layer(struct sets *s, const char *const maps[RANGE_KINDS], struc
 
 static int on_default(const struct nlmsghdr *m, void *user)
 {
-    const struct nlattr *list = top(m, NFTA_SET_ELEM_LIST_ELEMENTS);
-    bool *allow = user;
-    if (list && mnl_attr_get_payload_len(list) > 0)
-        *allow = true;
+    const struct nlattr *list = top(m, NFTA_SET_ELEM_LIST_ELEMENTS), *e;
+    struct defaults *d = user;
+    if (!list)
+        return 0;
+    mnl_attr_for_each_nested(e, list)
+    {
+        enum verdict v = verdict_of(e);
+        d->n++;
+        d->odd |= v != VERDICT_PASS;
+    }
     return 0;
 }
 
-static int read_default(struct sets *s, bool *ret)
+/* To allow, there is one element for each family. */
+static int read_default(struct sets *s, struct sets_content *ret)
 {
     char q[1024] __attribute__((aligned(8)));
+    struct defaults d = {0, false};
     struct nlmsghdr *m = ask(s, q, NFT_MSG_GETSETELEM, NLM_F_DUMP, NFPROTO_INET);
     mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, RULESET_TABLE);
     mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, SETS_FALLBACK);
-    *ret = false;
-    return netlink_dump(&s->nl, m, on_default, ret);
+    int error = netlink_dump(&s->nl, m, on_default, &d);
+    ret->rules.allow = d.n > 0;
+    ret->odd |= d.odd || (d.n != 0 && d.n != 2);
+    return error;
 }
 
 static void append(struct sets_content *c, struct arena *a, const struct points *p, unsigned kind)
@@ -246,11 +279,11 @@ static int read_learned(struct sets *s, struct arena *a, struct sets_content *re
 static int read_all(struct sets *s, struct arena *a, struct sets_content *ret)
 {
     *ret = (struct sets_content){0};
-    int error = read_layer(s, sets_maps[0], a, &ret->rules.always);
+    int error = read_layer(s, sets_maps[0], a, &ret->rules.always, &ret->odd);
     if (error == 0)
-        error = read_layer(s, sets_maps[1], a, &ret->rules.user);
+        error = read_layer(s, sets_maps[1], a, &ret->rules.user, &ret->odd);
     if (error == 0)
-        error = read_default(s, &ret->rules.allow);
+        error = read_default(s, ret);
     return error ? error : read_learned(s, a, ret);
 }
 
@@ -261,7 +294,7 @@ static int on_generation(const struct nlmsghdr *m, void *user)
     return 0;
 }
 
-static int generation(struct sets *s, uint32_t *ret)
+int sets_generation(struct sets *s, uint32_t *ret)
 {
     char q[1024] __attribute__((aligned(8)));
     *ret = 0;
@@ -273,11 +306,11 @@ int sets_dump(struct sets *s, struct arena *a, struct sets_content *ret)
     int error = -EINTR;
     for (unsigned i = 0; i < NETLINK_DUMP_TRIES && error == -EINTR; i++) {
         uint32_t was, is;
-        error = generation(s, &was);
+        error = sets_generation(s, &was);
         if (error == 0)
             error = read_all(s, a, ret);
         if (error == 0)
-            error = generation(s, &is);
+            error = sets_generation(s, &is);
         if (error == 0 && is != was)
             error = -EINTR;
     }

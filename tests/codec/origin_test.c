@@ -50,7 +50,7 @@ static void op_close(struct session *s, enum why why)
     conn_close(s->conn, why);
 }
 
-static const struct session_ops session_ops = {op_open, op_drain, op_close};
+static const struct session_ops session_ops = {op_open, op_drain, op_close, NULL};
 
 static void on_bytes(void *user, struct buf *in)
 {
@@ -102,7 +102,22 @@ static struct session *begin(struct worker *w, struct conn *conn, const struct h
 typedef struct session *start(struct worker *w, struct conn *conn, bool server,
                               const struct http_limits *limits, const struct session_events *ev,
                               void *user);
+typedef struct session *start_raw(struct worker *w, struct conn *conn, bool server,
+                                  struct str authority, const struct http_limits *limits,
+                                  const struct session_events *ev, void *user);
 start __wrap_h1_start, __wrap_h2_start;
+start_raw __wrap_raw_start;
+
+struct session *__wrap_raw_start(struct worker *w, struct conn *conn, bool server,
+                                 struct str authority, const struct http_limits *limits,
+                                 const struct session_events *ev, void *user)
+{
+    assert_false(server);
+    assert_int_equal(authority.n, 0);
+    struct session *s = begin(w, conn, limits, ev, user, 1);
+    s->bytes = true;
+    return s;
+}
 
 struct session *__wrap_h1_start(struct worker *w, struct conn *conn, bool server,
                                 const struct http_limits *limits, const struct session_events *ev,
@@ -188,7 +203,8 @@ static void on_ended(struct origin_user *u)
 static struct ask *ask_how(const char *pool, const char *host, enum origin_need need, bool anew)
 {
     struct ask *a = &asks[nasks++];
-    struct origin_want want = {str_of(pool), {str_of(host), 80}, need, anew};
+    struct origin_want want = {
+        .pool = str_of(pool), .to = {.host = str_of(host), .port = 80}, .need = need, .anew = anew};
     *a = (struct ask){.number = nasks, .user.ended = on_ended};
     origin_join(o, want.pool, &a->user);
     if (!anew && origin_reuse(o, &want, &a->got))
@@ -793,6 +809,55 @@ static void pools_can_be_seen_and_go_with_their_last_use(void **state)
     assert_int_equal(none[0], 0);
 }
 
+/* ---- bytes; another era */
+
+static void bytes_get_a_connection_that_nobody_else_has(void **state)
+{
+    (void)state;
+    struct ask *a = ask(ORIGIN_H1);
+    up();
+    is_over(a);
+    assert_int_equal(origin_idle(o), 1);
+    was_told("1 allow\n1 dialled ok\n1 on 1 h1\n");
+    struct ask *b = ask(ORIGIN_RAW);
+    up();
+    was_told("2 allow\n2 dialled ok\n2 on 2 h1\n");
+    assert_true(session(2)->s.bytes && !session(1)->s.bytes);
+    ask(ORIGIN_RAW);
+    assert_int_equal(fake_dials(w), 1);
+    session(2)->s.running--;
+    is_lost(2);
+    origin_leave(o, &b->user);
+    assert_int_equal(origin_idle(o), 1);
+    ask(ORIGIN_H1);
+    was_told("4 again on 1 h1\n");
+}
+
+static void what_is_of_another_era_is_not_shared(void **state)
+{
+    (void)state;
+    struct ask *a = ask(ORIGIN_H1), *b = ask(ORIGIN_H1), *c = ask(ORIGIN_H2);
+    up();
+    up();
+    up();
+    says_settings(3, 10, true);
+    was_told("1 allow\n1 dialled ok\n1 on 1 h1\n2 allow\n2 dialled ok\n2 on 2 h1\n"
+             "3 allow\n3 dialled ok\n3 on 3 h2\n");
+    is_over(a);
+    origin_renew(o);
+    settle();
+    assert_true(session(1)->closed);
+    assert_false(session(2)->closed || session(3)->closed); /* what runs goes on */
+    ask(ORIGIN_H1);
+    ask(ORIGIN_H2);
+    assert_int_equal(fake_dials(w), 2);
+    is_over(b);
+    is_over(c);
+    assert_true(session(2)->closed && session(3)->closed);
+    up();
+    was_told("4 allow\n4 dialled ok\n4 on 4 h1\n");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -811,6 +876,8 @@ int main(void)
         TEST(no_settings_before_the_deadline_is_one),
         TEST(an_origin_that_takes_no_stream_is_waited_for_until_the_deadline),
         TEST(who_leaves_leaves_the_dial_to_the_others),
+        TEST(bytes_get_a_connection_that_nobody_else_has),
+        TEST(what_is_of_another_era_is_not_shared),
         TEST(who_is_sent_away_by_goaway_dials),
         TEST(an_upgrade_takes_extended_connect_where_it_is_there),
         TEST(an_upgrade_goes_in_http1_elsewhere),

@@ -88,13 +88,14 @@ static void bytes_pass_as_they_are_however_they_are_cut(void **state)
     }
 }
 
-static void the_first_byte_begins_the_stream(void **state)
+static void the_stream_begins_before_the_first_byte(void **state)
 {
     (void)state;
     struct scene s;
     begin(&s, RAW_SERVER);
-    fake_settle(s.w);
     assert_events(&s, "");
+    fake_settle(s.w);
+    assert_events(&s, ACCEPTED);
     feed(&s, "x");
     assert_events(&s, ACCEPTED "data x\n");
     done(&s);
@@ -223,6 +224,124 @@ static void closing_a_session_is_quiet_and_told_later(void **state)
     done(&s);
 }
 
+struct heir {
+    struct conn *conn;
+    struct trace heard;
+};
+
+static void on_heir_bytes(void *user, struct buf *in)
+{
+    struct heir *h = user;
+    char text[100] = "";
+    buf_peek(in, text, in->len);
+    trace_line(&h->heard, "%s", text);
+    buf_clear(in);
+}
+
+static void on_heir_eof(void *user)
+{
+    struct heir *h = user;
+    trace_line(&h->heard, "end");
+}
+
+static void on_heir_fill(void *user, struct buf *out, size_t max)
+{
+    (void)user;
+    (void)out;
+    (void)max;
+}
+
+static void on_heir_closed(void *user, enum why why)
+{
+    struct heir *h = user;
+    trace_line(&h->heard, "closed %s", why_text(why));
+}
+
+static const struct conn_events heir_events = {NULL, on_heir_bytes, on_heir_eof, on_heir_fill,
+                                               on_heir_closed};
+
+static void on_given(void *arg, struct conn *conn)
+{
+    struct heir *h = arg;
+    h->conn = conn;
+    conn_attach(conn, &heir_events, h);
+}
+
+/* Whatever the next owner hears is what came after release(). */
+static void a_connection_is_given_away_when_all_has_left(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct heir heir = {0};
+    trace_init(&heir.heard);
+    begin(&s, RAW_SERVER);
+    feed(&s, "a");
+    fake_room(s.x.c, 3);
+    tap_data(side_tap(&s.x), STR("last"));
+    fake_settle(s.w);
+    tap_data(side_tap(&s.x), STR(" words")); /* not even made yet */
+    s.x.s->ops->release(s.x.s, on_given, &heir);
+    feed(&s, "b");
+    feed_eof(&s);
+    assert_null(heir.conn);
+    fake_room(s.x.c, SIZE_MAX);
+    fake_settle(s.w);
+    assert_ptr_equal(heir.conn, s.x.c);
+    assert_output(&s, "last words");
+    assert_events(&s, ACCEPTED "data a\n");
+    assert_string_equal(trace_text(&heir.heard), "b\nend\n");
+    side_tap(&s.x)->cancelled = true; /* it heard its last */
+    s.x.s = NULL;
+    conn_close(heir.conn, WHY_OK);
+    fake_settle(s.w);
+    done(&s);
+    trace_done(&heir.heard);
+}
+
+static void what_was_said_in_the_same_turn_leaves_first(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct heir heir = {0};
+    trace_init(&heir.heard);
+    begin(&s, RAW_SERVER);
+    feed(&s, "a");
+    tap_data(side_tap(&s.x), STR("words"));
+    s.x.s->ops->release(s.x.s, on_given, &heir);
+    fake_settle(s.w);
+    assert_ptr_equal(heir.conn, s.x.c);
+    assert_output(&s, "words");
+    side_tap(&s.x)->cancelled = true;
+    s.x.s = NULL;
+    conn_close(heir.conn, WHY_OK);
+    fake_settle(s.w);
+    done(&s);
+    trace_done(&heir.heard);
+}
+
+static void who_waits_for_a_connection_that_is_lost_hears_nothing(void **state)
+{
+    (void)state;
+    for (int cancel = 0; cancel < 2; cancel++) {
+        struct scene s;
+        struct heir heir = {0};
+        begin(&s, RAW_SERVER);
+        feed(&s, "a");
+        fake_room(s.x.c, 0);
+        tap_data(side_tap(&s.x), STR("x"));
+        fake_settle(s.w);
+        s.x.s->ops->release(s.x.s, on_given, &heir);
+        if (cancel)
+            tap_cancel(side_tap(&s.x), WHY_REVOKED);
+        else
+            fake_feed_error(s.x.c);
+        fake_settle(s.w);
+        assert_null(heir.conn);
+        assert_null(s.x.s);
+        done(&s);
+    }
+}
+
 static void draining_ends_what_has_not_begun_and_lets_the_rest_live(void **state)
 {
     (void)state;
@@ -244,7 +363,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_pass_as_they_are_however_they_are_cut),
-        cmocka_unit_test(the_first_byte_begins_the_stream),
+        cmocka_unit_test(the_stream_begins_before_the_first_byte),
+        cmocka_unit_test(a_connection_is_given_away_when_all_has_left),
+        cmocka_unit_test(what_was_said_in_the_same_turn_leaves_first),
+        cmocka_unit_test(who_waits_for_a_connection_that_is_lost_hears_nothing),
         cmocka_unit_test(a_client_is_opened_once),
         cmocka_unit_test(each_direction_ends_by_itself),
         cmocka_unit_test(the_end_of_both_does_not_cut_what_is_on_its_way),

@@ -126,8 +126,10 @@ static void take(struct dns_server *s, struct dns_asked *a, const uint8_t *p, si
     bool ok = dns_read(&r, p, n) && dns_next_question(&r, &a->q);
     assert(ok);
     while (dns_next_record(&r, &rec))
-        if (dns_record_edns(&rec, &edns))
+        if (dns_record_edns(&rec, &edns)) {
             a->udp_size = edns.udp_size;
+            a->options = edns.options.n;
+        }
     ok = dns_read_whole(&r) && r.flags == DNS_RD && r.count[DNS_QUESTION] == 1;
     assert(ok);
     a->server = s;

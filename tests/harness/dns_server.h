@@ -16,6 +16,7 @@ struct dns_asked {
     struct dns_server *server;
     struct dns_question q; /* as spelt */
     uint16_t id, udp_size; /* udp_size 0: no EDNS */
+    size_t options;        /* bytes of EDNS options */
     bool tcp;
     int fd;
     union addr from;

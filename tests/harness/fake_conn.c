@@ -36,7 +36,7 @@ struct conn {
     enum why why;
     enum fake_end end;
     bool closing, told, attached, reading, paused, offer, eof, eof_told, finishing, flying, bulk,
-        in_event, secured, shaking;
+        in_event, secured, shaking, untaken;
 
     void (*on_end)(void *user, enum fake_end end, enum why why);
     void *watcher;
@@ -173,10 +173,11 @@ static void offer(struct conn *c)
     c->offer = false;
     if (c->in.len > 0 && !c->paused) {
         size_t before = c->in.len;
+        c->untaken = false;
         enter(c);
         c->ev->bytes(c->user, &c->in);
         c->in_event = false;
-        assert(c->in.len <= before);
+        assert(c->untaken || c->in.len <= before);
     }
     if (c->closing)
         return;
@@ -475,6 +476,17 @@ void conn_set_peer(struct conn *c, const struct sockaddr *peer)
 {
     assert(!c->told);
     memcpy(&c->peer, peer, addr_len(peer));
+}
+
+void conn_untake(struct conn *c, struct buf *b)
+{
+    assert(!c->told);
+    buf_move_all(b, &c->in);
+    buf_move_all(&c->in, b);
+    c->eof_told = false;
+    c->untaken = c->offer = true;
+    update_reading(c);
+    mark(c);
 }
 
 void conn_bulk(struct conn *c, bool on)

@@ -13,6 +13,9 @@ struct metered_session {
     const struct session_events *ev;
     void *user;
     unsigned alive; /* streams */
+    struct metered *last;
+    void (*released)(void *arg, struct conn *conn);
+    void *released_arg;
 };
 
 /* One direction of a stream. */
@@ -170,6 +173,7 @@ static void mirror(struct metered_session *m)
     m->pub.exchanges = m->real->exchanges;
     m->pub.running = m->real->running;
     m->pub.many = m->real->many;
+    m->pub.bytes = m->real->bytes;
     m->pub.extended = m->real->extended;
 }
 
@@ -283,6 +287,8 @@ static struct metered *wrap(struct metered_session *m, struct http_stream *real)
     t->real = real;
     t->session = m;
     t->in.left = t->out.left = -1;
+    t->in.final = m->real->bytes && !m->real->server; /* the far side of a tunnel has no head */
+    m->last = t;
     m->alive++;
     counts.streams[side(t)]++;
     real->ev = &metered_events;
@@ -327,7 +333,35 @@ static void session_close(struct session *s, enum why why)
     in_operation--;
 }
 
-static const struct session_ops metered_session_ops = {session_open, session_drain, session_close};
+/* The bytes that were not credited go back to the connection. */
+static void on_released(void *user, struct conn *conn)
+{
+    struct metered_session *m = user;
+    struct metered *t = m->last;
+    assert(in_operation == 0 && m->alive == 1 && !t->over && t->tunnel && t->sent == t->given);
+    counts.credited[0] += t->received - t->credited;
+    over(t);
+    counts.sessions_over[0]++;
+    worker_bury(m->pub.w, mem_free, m);
+    m->released(m->released_arg, conn);
+}
+
+static void session_release(struct session *s, void (*done)(void *arg, struct conn *conn),
+                            void *arg)
+{
+    struct metered_session *m = session_of(s);
+    assert(m->pub.server && !m->released && m->alive == 1);
+    m->released = done;
+    m->released_arg = arg;
+    in_operation++;
+    m->real->ops->release(m->real, on_released, m);
+    in_operation--;
+}
+
+static const struct session_ops metered_session_ops = {session_open, session_drain, session_close,
+                                                       session_release};
+static const struct session_ops metered_many_ops = {session_open, session_drain, session_close,
+                                                    NULL};
 
 static void on_accept(void *user, struct session *s, struct http_stream *real)
 {
@@ -366,27 +400,52 @@ static const struct session_events metered_session_events = {on_accept, on_idle,
 typedef struct session *start(struct worker *w, struct conn *conn, bool server,
                               const struct http_limits *limits, const struct session_events *ev,
                               void *user);
+typedef struct session *start_raw(struct worker *w, struct conn *conn, bool server,
+                                  struct str authority, const struct http_limits *limits,
+                                  const struct session_events *ev, void *user);
 
-static struct session *metered_start(start *real, struct worker *w, struct conn *conn, bool server,
-                                     const struct http_limits *limits,
-                                     const struct session_events *ev, void *user)
+static struct metered_session *metered_new(bool server, const struct session_events *ev, void *user)
 {
     struct metered_session *m = mem_new(sizeof *m);
     m->ev = ev;
     m->user = user;
     counts.sessions[server ? 0 : 1]++;
     in_operation++;
-    m->real = real(w, conn, server, limits, &metered_session_events, m);
+    return m;
+}
+
+static struct session *metered(struct metered_session *m, struct session *real)
+{
     in_operation--;
-    m->pub = (struct session){.ops = &metered_session_ops,
-                              .ev = ev,
-                              .user = user,
-                              .conn = conn,
-                              .w = w,
-                              .limits = limits,
-                              .server = server};
+    m->real = real;
+    m->pub = (struct session){.ops = real->ops->release ? &metered_session_ops : &metered_many_ops,
+                              .ev = m->ev,
+                              .user = m->user,
+                              .conn = real->conn,
+                              .w = real->w,
+                              .limits = real->limits,
+                              .server = real->server};
     mirror(m);
     return &m->pub;
+}
+
+static struct session *metered_start(start *real, struct worker *w, struct conn *conn, bool server,
+                                     const struct http_limits *limits,
+                                     const struct session_events *ev, void *user)
+{
+    struct metered_session *m = metered_new(server, ev, user);
+    return metered(m, real(w, conn, server, limits, &metered_session_events, m));
+}
+
+start_raw __real_raw_start, __wrap_raw_start;
+
+struct session *__wrap_raw_start(struct worker *w, struct conn *conn, bool server,
+                                 struct str authority, const struct http_limits *limits,
+                                 const struct session_events *ev, void *user)
+{
+    struct metered_session *m = metered_new(server, ev, user);
+    return metered(
+        m, __real_raw_start(w, conn, server, authority, limits, &metered_session_events, m));
 }
 
 start __real_h1_start, __wrap_h1_start, __real_h2_start, __wrap_h2_start;

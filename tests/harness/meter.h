@@ -1,11 +1,11 @@
 /* meter.h — the laws of stream.h, checked between a codec and its user without either knowing.
  *
- * Programs that link this file are linked with --wrap=h1_start and --wrap=h2_start: each session
- * comes back wrapped, and so do its streams.  Asserted at every event and operation: no event while
- * an operation runs; head before data before end, in both directions; received − credited never
- * over the window; sent never over what was given, nothing over the length that was promised;
- * closed once, last, not after cancel; no operation on a dead stream; no field of framing or of one
- * hop in a head (DESIGN 19). */
+ * Programs that link this file are linked with --wrap=h1_start, h2_start and raw_start: each
+ * session comes back wrapped, and so do its streams.  Asserted at every event and operation: no
+ * event while an operation runs; head before data before end, in both directions; received −
+ * credited never over the window; sent never over what was given, nothing over the length that was
+ * promised; closed once, last, not after cancel; no operation on a dead stream; no field of framing
+ * or of one hop in a head (DESIGN 19). */
 #ifndef HARNESS_METER_H
 #define HARNESS_METER_H
 

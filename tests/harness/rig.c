@@ -29,6 +29,7 @@ const struct proxy_rules rig_rules = {
                    [X_TUNNEL] = 40000,
                    [X_CLOSING] = 3000},
     .half_close_ms = 15000,
+    .look_ms = 2000,
 };
 
 /* ---- the gate */
@@ -53,8 +54,38 @@ static struct begin begin(const struct snapshot *snap, const struct conn_info *c
     return the_rig->begin;
 }
 
+static void refuse(struct verdict *v)
+{
+    *v = (struct verdict){.act = ACT_REPLY,
+                          .why = WHY_DENIED,
+                          .status = 403,
+                          .code = STR("no"),
+                          .message = STR("refused")};
+}
+
+static void decide_tunnel(const struct facts *f, struct verdict *v)
+{
+    ptrdiff_t colon = str_rchr(f->head->authority, ':');
+    struct str host = str_head(f->head->authority, (size_t)colon);
+    assert(colon > 0 && f->head->path.n == 0);
+    if (str_eq(host, STR("refuse"))) {
+        refuse(v);
+        return;
+    }
+    *v = (struct verdict){.act = ACT_FORWARD,
+                          .head = f->head,
+                          .to = {.host = host, .port = 443},
+                          .pool = host,
+                          .raw = true,
+                          .look = str_starts(host, STR("look"))};
+}
+
 static void decide(const struct facts *f, struct arena *a, struct verdict *v)
 {
+    if (str_eq(f->head->method, STR("CONNECT"))) {
+        decide_tunnel(f, v);
+        return;
+    }
     struct str pool = first_segment(f->head->path), host = STR("h");
     *v = (struct verdict){.act = ACT_FORWARD, .head = f->head};
     if (str_eq(pool, STR("local"))) {
@@ -65,11 +96,7 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
         return;
     }
     if (str_eq(pool, STR("refuse"))) {
-        *v = (struct verdict){.act = ACT_REPLY,
-                              .why = WHY_DENIED,
-                              .status = 403,
-                              .code = STR("no"),
-                              .message = STR("refused")};
+        refuse(v);
         return;
     }
     ptrdiff_t at = str_chr(pool, '@');
@@ -81,7 +108,7 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
     head->authority = arena_cat(a, host, STR(":80"));
     head_add(head, STR("x-rid"), f->request_id);
     v->head = head;
-    v->to = (struct dial_to){host, 80};
+    v->to = (struct dial_to){.host = host, .port = 80};
     v->pool = pool;
     v->h2 = pool.n > 1 && pool.p[pool.n - 1] == '2';
 }
@@ -132,7 +159,47 @@ static void describe(const struct facts *f, const struct verdict *v, struct log_
 {
     (void)v;
     assert(!f->client); /* its connection may be gone */
-    log_str(l, "path", f->head->path);
+    log_str(l, "path", f->head->path.n > 0 ? f->head->path : f->head->authority);
+}
+
+static enum glance look(const struct facts *f, const struct verdict *v, const struct buf *bytes,
+                        bool late, struct arena *a)
+{
+    char word[5];
+    assert(f->client && f->origin && v->look);
+    the_rig->nlooks++;
+    arena_get(a, 100000); /* each look may cost this much */
+    if (late && bytes->len == 0)
+        return GLANCE_PASS;
+    if (bytes->len < sizeof word)
+        return late ? GLANCE_REFUSE : GLANCE_MORE;
+    buf_peek(bytes, word, sizeof word);
+    if (memcmp(word, "more ", sizeof word) == 0)
+        return GLANCE_MORE;
+    if (memcmp(word, "slow ", sizeof word) == 0)
+        return late ? GLANCE_PASS : GLANCE_MORE;
+    if (memcmp(word, "take ", sizeof word) == 0)
+        return GLANCE_TAKE;
+    return memcmp(word, "pass ", sizeof word) == 0 ? GLANCE_PASS : GLANCE_REFUSE;
+}
+
+static void take(struct worker *w, const struct facts *f, const struct verdict *v,
+                 struct conn *conn)
+{
+    struct rig *r = rig_of(w);
+    assert(f->client == conn_info(conn) && v->raw);
+    trace_line(&r->judged, "taken %.*s", STR_ARG(v->to.host));
+    if (r->take_as == PROXY_RAW)
+        proxy_take(r->p, conn, PROXY_RAW, STR("again:1"));
+    else
+        proxy_take(r->p, conn, PROXY_HTTP, STR(""));
+}
+
+static enum why recheck(const struct facts *f, const struct verdict *v)
+{
+    assert(f->snap && v->act == ACT_FORWARD);
+    the_rig->nrechecks++;
+    return the_rig->banned && str_eq(v->to.host, str_of(the_rig->banned)) ? WHY_REVOKED : WHY_OK;
 }
 
 static void judged(struct worker *w, const struct facts *f, const struct verdict *v,
@@ -161,6 +228,9 @@ static const struct gate rig_gate = {
     .answer = answer,
     .failed = failed,
     .describe = describe,
+    .look = look,
+    .take = take,
+    .recheck = recheck,
     .judged = judged,
     .dialled = dialled,
     .brand = {"rig", 3},

@@ -5,7 +5,13 @@
  * another host of it; a pool whose name ends with 2 is spoken to in HTTP/2; "/local" is answered
  * with a page, "/refuse" with a 403.  Host "denied" is an address that may not be dialled.  An
  * answer gets the field "x-gate: 1".  What the gate is told and every access line become lines of a
- * text. */
+ * text.
+ *
+ * CONNECT to "refuse:…" is refused, to any other host forwarded as bytes in the pool of that name;
+ * of a host that begins with "look" the first word is looked at, which ends with a blank: "pass",
+ * "take", "more" (for ever) or "slow" (until it is late), anything else is refused; silence passes.
+ * Of taken connections each request is decided as ever.  rig.banned is the host to which nothing
+ * may go any more. */
 #ifndef HARNESS_RIG_H
 #define HARNESS_RIG_H
 
@@ -22,7 +28,10 @@ struct rig {
     struct trace lines;  /* access lines */
     unsigned nlines;
     struct begin begin; /* of the next clients */
-    bool quiet;         /* the texts are not kept */
+    const char *banned; /* recheck: nothing goes there any more; NULL: all may */
+    unsigned nlooks, nrechecks;
+    enum proxy_taken take_as;
+    bool quiet; /* the texts are not kept */
     void (*on_line)(struct rig *r, struct str line);
     void *user;
     struct conn **conns; /* all there were */
@@ -30,8 +39,8 @@ struct rig {
 };
 
 /* Heads of 8 KiB, a window of 64 KiB; head 10 s, dial 5 s, wait 20 s, body 30 s, tunnel 40 s,
- * half-closed 15 s, linger 3 s, idle client 60 s, idle origin 50 s, 4 of them per pool and 8 over
- * all. */
+ * half-closed 15 s, look 2 s, linger 3 s, idle client 60 s, idle origin 50 s, 4 of them per pool
+ * and 8 over all. */
 extern const struct proxy_rules rig_rules;
 
 /* rules: NULL for rig_rules; its gate is put in. */

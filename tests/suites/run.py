@@ -1,19 +1,20 @@
 #!/usr/bin/python3
-"""Starts a gateway as the suites want it, aims them at it, and holds the results against the file `thresholds`.
+"""Starts a program as the suites want it, aims them at it, and holds the results against the file `thresholds`.
 
-    run.py --gateway PATH [--suite NAME]... [-j N] [--logs DIR] [--node-modules DIR] [--gib N]
+    run.py --gateway PATH [--sidecar PATH] [--suite NAME]... [-j N] [--logs DIR] [--node-modules DIR] [--gib N]
 
-Suites: http1, http2 and ws in cleartext, the same with -tls behind the name through the TLS listener, clients, path_form.
+Suites of the gateway: http1, http2 and ws in cleartext, the same with -tls behind the name through the TLS listener, clients,
+path_form.  Of the sidecar, in mode proxy: egress.  Of both, in namespaces of their own: sdk.
 
-Loopback and free ports only.  A suite counts as failed, too, when the gateway does not end with status 0 or its output holds
+Loopback and free ports only.  A suite counts as failed, too, when the program does not end with status 0 or its output holds
 a sanitizer's report.  Last line: 'N passed, N failed, N skipped'; skipped are cases that `thresholds` knows, and clients that
 are not installed.
 """
-import argparse, concurrent.futures, os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import argparse, concurrent.futures, json, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"
-SUITES = ["http1", "http1-tls", "http2", "http2-tls", "ws", "ws-tls", "clients", "path_form"]
+SUITES = ["http1", "http1-tls", "http2", "http2-tls", "ws", "ws-tls", "clients", "path_form", "egress", "sdk"]
 REPORT = re.compile(rb"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
 
 
@@ -42,7 +43,39 @@ def free_ports(n):
     return ports
 
 
-class Gateway:
+class Program:
+    """A running program of ours; its .dir goes with it"""
+
+    def stop(self):
+        """-> what was wrong with it, or None"""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        shutil.rmtree(self.dir)
+        found = REPORT.search(open(self.log, "rb").read())
+        if found:
+            return "the program's output holds '%s', see %s" % (found.group().decode(), self.log)
+        if status != 0:
+            return "the program ended with status %d, see %s" % (status, self.log)
+
+    def wait(self, port, request):
+        end = time.time() + 20
+        while time.time() < end and self.process.poll() is None:
+            try:
+                s = socket.create_connection(("127.0.0.1", port), 1)
+                s.sendall(b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % request)
+                if s.recv(100).startswith(b"HTTP/1.1 200"):
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+
+
+class Gateway(Program):
     """A running gateway with both listeners and one open sandbox, s1, on 127.0.0.1"""
 
     def __init__(self, program, log, *flags):
@@ -57,40 +90,68 @@ class Gateway:
                 "--port=%d" % self.port, "--tls-port=%d" % self.tls_port, "--tls-cert=%s/leaf.pem" % self.dir,
                 "--tls-key=%s/leaf.key" % self.dir, "--admin-addr=127.0.0.1:%d" % admin, *flags]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT)
-        self.wait()
+        self.wait(self.port, b"/status.ok")
 
-    def wait(self):
-        end = time.time() + 20
-        while time.time() < end and self.process.poll() is None:
-            try:
-                s = socket.create_connection(("127.0.0.1", self.port), 1)
-                s.sendall(b"GET /status.ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                if s.recv(100).startswith(b"HTTP/1.1 200"):
-                    return
-            except OSError:
-                pass
-            time.sleep(0.05)
+
+class Names:
+    """A DNS server on loopback: every name is 127.0.0.1 and has nothing else"""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            query, peer = self.socket.recvfrom(4096)
+            end = query.index(b"\0", 12) + 5
+            found = struct.unpack(">H", query[end - 4:end - 2])[0] == 1
+            record = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 60, 4) + socket.inet_aton("127.0.0.1")
+            self.socket.sendto(query[:2] + struct.pack(">HHHHH", 0x8180, 1, found, 0, 0) + query[12:end] + record * found, peer)
+
+
+class Sidecar(Program):
+    """A running sidecar in mode proxy, as a user without privileges, that lets origin.test pass"""
+
+    def __init__(self, program, log):
+        self.dir, self.log = tempfile.mkdtemp(prefix="sallyport-suite-"), log
+        self.port, api = free_ports(2)
+        rules = [{"action": "allow", "target": target} for target in ("origin.test", "127.0.0.1/32")]
+        env = {"MODE": "proxy", "HTTP_ADDR": "127.0.0.1:%d" % api, "PROXY_ADDR": "127.0.0.1:%d" % self.port,
+               "DNS_UPSTREAM": "127.0.0.1:%d" % Names().port, "RULES": json.dumps({"defaultAction": "deny", "egress": rules})}
+        self.process = subprocess.Popen([program], stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT,
+                                        env={"PATH": "/usr/bin:/bin", **{"OPENSANDBOX_EGRESS_" + k: v for k, v in env.items()}},
+                                        user=65534 if os.geteuid() == 0 else None)
+        self.wait(api, b"/healthz")
+
+
+class Nothing:
+    """The suite starts its programs itself, and judges them"""
 
     def stop(self):
-        """-> what was wrong with it, or None"""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        shutil.rmtree(self.dir)
-        found = REPORT.search(open(self.log, "rb").read())
-        if found:
-            return "the gateway's output holds '%s', see %s" % (found.group().decode(), self.log)
-        if status != 0:
-            return "the gateway ended with status %d, see %s" % (status, self.log)
+        return None
+
+
+def program(suite, a, log):
+    if suite == "sdk":
+        return Nothing()
+    if suite == "egress":
+        return Sidecar(a.sidecar, log + "-sidecar.log")
+    # The probe for HTTP/2 looks for the authority in Host, where the others find the backend's address.
+    return Gateway(a.gateway, log + "-gateway.log", *["--backend-host=preserve"] * suite.startswith("http2"))
 
 
 def probe(suite, gateway, a):
+    if suite == "sdk":
+        return [PYTHON, HERE + "/sdk/sdk.py", "--gateway", os.path.abspath(a.gateway), "--sidecar", os.path.abspath(a.sidecar),
+                "--node-modules", os.path.abspath(a.node_modules), "--logs", os.path.abspath(a.logs)]
     backend, grpc = free_ports(2)
     host, path, modules = "s1-%d.example.test" % backend, "/sandboxes/s1/port/%d" % backend, os.path.abspath(a.node_modules)
+    if suite == "egress":
+        return [PYTHON, HERE + "/egress/matrix.py", "--proxy", "127.0.0.1:%d" % gateway.port, "--no-mitm", "--no-hosts",
+                "--origin-dir", gateway.dir + "/origin", "--origin-port", str(backend), "--plain-port", str(grpc),
+                "--node-modules", modules]
     base = "127.0.0.1:%d%s" % (gateway.port, path)
     if suite == "clients":
         return [PYTHON, HERE + "/ingress/clients.py", "--http", base, "--h2c", base, "--tls", "127.0.0.1:%d%s" % (gateway.tls_port, path),
@@ -134,13 +195,12 @@ def repeat(suite, gateway, a, log, fresh):
 def run(suite, a, least, known):
     """-> passed, failed, skipped"""
     log = "%s/suite-%s" % (a.logs, suite)
-    # The probe for HTTP/2 looks for the authority in Host, where the others find the backend's address.
-    gateway = Gateway(a.gateway, log + "-gateway.log", *(["--backend-host=preserve"] if suite.startswith("http2") else []))
+    gateway = program(suite, a, log)
     try:
         seen = ask(suite, gateway, a, log + ".log")
         fresh = [c for c in seen[2] if (suite, c[0]) not in known] if seen else []
         failed_once = len(fresh)
-        if 0 < failed_once <= 3:
+        if 0 < failed_once <= 3 and suite != "sdk":     # whose checks build upon each other
             fresh = repeat(suite, gateway, a, log, fresh)
     finally:
         wrong = gateway.stop()
@@ -166,7 +226,8 @@ def run(suite, a, least, known):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("--gateway", required=True)
+    ap.add_argument("--gateway")
+    ap.add_argument("--sidecar")
     ap.add_argument("--suite", action="append", choices=SUITES)
     ap.add_argument("-j", type=int, default=1, help="probes at a time")
     ap.add_argument("--logs", default=tempfile.gettempdir())
@@ -176,6 +237,8 @@ def main():
     least, known = thresholds()
     total = [0, 0, 0]
     suites = a.suite or SUITES[:6]
+    if a.gateway is None and suites != ["egress"] or a.sidecar is None and {"egress", "sdk"} & {*suites}:
+        ap.error("a program is missing: --gateway, --sidecar for egress, both for sdk")
     aside = [s for s in suites if s in SUITES[:6]]      # probes wait more than they work; the others want the machine
     with concurrent.futures.ThreadPoolExecutor(a.j) as pool:
         results = list(pool.map(lambda suite: run(suite, a, least, known), aside))

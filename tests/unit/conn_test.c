@@ -461,6 +461,47 @@ static void bytes_before_an_owner_wait_for_the_next(void **state)
     worker_free(e.w);
 }
 
+static void what_is_put_back_comes_again_before_the_rest(void **state)
+{
+    (void)state;
+    struct end e;
+    struct buf b;
+    end_init(&e);
+    buf_init(&b, worker_pool(e.w));
+    e.take = 2;
+    assert_int_equal(send(e.peer, "abcd", 4, 0), 4);
+    until(&e, e.got_n > 0);
+    buf_write(&b, e.got, e.got_n);
+    e.got_n = 0;
+    e.take = SIZE_MAX;
+    conn_untake(e.c, &b);
+    assert_int_equal(b.len, 0);
+    until(&e, e.got_n == 4);
+    assert_memory_equal(e.got, "abcd", 4);
+    end_done(&e);
+}
+
+static void with_what_is_put_back_the_end_comes_again(void **state)
+{
+    (void)state;
+    struct end e;
+    struct buf b;
+    end_init(&e);
+    buf_init(&b, worker_pool(e.w));
+    assert_int_equal(send(e.peer, "abcd", 4, 0), 4);
+    shutdown(e.peer, SHUT_WR);
+    until(&e, e.eofs == 1);
+    e.eofs = 0;
+    e.got_n = 0;
+    buf_write(&b, "abcd", 4);
+    conn_untake(e.c, &b);
+    until(&e, e.eofs == 1);
+    assert_int_equal(e.got_n, 4);
+    some_turns(&e);
+    assert_int_equal(e.eofs, 1);
+    end_done(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +519,8 @@ int main(void)
         cmocka_unit_test(a_refused_connect_says_why),
         cmocka_unit_test(a_connect_becomes_ready_once),
         cmocka_unit_test(bytes_before_an_owner_wait_for_the_next),
+        cmocka_unit_test(what_is_put_back_comes_again_before_the_rest),
+        cmocka_unit_test(with_what_is_put_back_the_end_comes_again),
     };
     signal(SIGPIPE, SIG_IGN); /* as app_run() does (U6) */
     return cmocka_run_group_tests(tests, NULL, NULL);

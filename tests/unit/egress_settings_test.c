@@ -154,6 +154,18 @@ static void what_looks_wrong_is_told(void **state)
         assert_true(load(f, rows[i][0], rows[i][1]));
         assert_true(has(egress_settings_warnings(&f->s, &f->a), rows[i][0]));
     }
+    static const char *const foreign[] = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+                                          "OTEL_EXPORTER_OTLP_ENDPOINT", "HOST_IP"};
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        setenv(foreign[i], i < 2 ? "http://collector.test:4318" : "192.0.2.1", 1);
+        assert_true(load(f, NULL, NULL));
+        assert_true(has(egress_settings_warnings(&f->s, &f->a), foreign[i]));
+        setenv("OTEL_SDK_DISABLED", "true", 1);
+        assert_true(load(f, NULL, NULL));
+        assert_int_equal(egress_settings_warnings(&f->s, &f->a).n, 0);
+        unsetenv("OTEL_SDK_DISABLED");
+        unsetenv(foreign[i]);
+    }
     setenv(EGRESS_VARIABLE "RULEZ", "{}", 1);
     struct str lines = egress_settings_warnings(&f->s, &f->a);
     unsetenv(EGRESS_VARIABLE "RULEZ");
@@ -184,6 +196,11 @@ static void secrets_are_never_shown(void **state)
     assert_false(has(f->error, "hush"));
     assert_false(load(f, "DENY_WEBHOOK", "http://me:hush@:x/"));
     assert_false(has(f->error, "hush"));
+    assert_false(load(f, "DENY_WEBHOOK", "http://me:hush@a b/"));
+    assert_false(has(f->error, "hush"));
+    assert_false(load(f, "UPSTREAM_PROXY_AUTH", "hush\r\nX: y"));
+    assert_false(has(f->error, "hush"));
+    assert_true(has(f->error, "control characters"));
 }
 
 static void a_parent_is_taken_apart(void **state)
@@ -216,6 +233,28 @@ static void every_row_is_a_variable_with_a_help(void **state)
     }
 }
 
+static void the_reference_lists_every_row_with_its_default_and_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+    struct str text, line;
+    size_t listed = 0;
+    assert_true(conf_read_file(STR(SOURCE_DIR "/docs/sidecar-settings.md"), 1 << 20, &f->a, &text,
+                               &f->error));
+    for (size_t i = 0; i < egress_schema.nrows; i++) {
+        const struct setting *row = &egress_schema.rows[i];
+        const char *tick = *row->def ? "`" : "";
+        struct str want = arena_printf(&f->a, "\n| `%s` | %s%s%s | ", row->name, tick,
+                                       *row->def ? row->def : "empty", tick);
+        struct str heading = arena_printf(&f->a, "\n## %s\n", row->group);
+        if (!memmem(text.p, text.n, want.p, want.n) ||
+            !memmem(text.p, text.n, heading.p, heading.n))
+            fail_msg("docs/sidecar-settings.md has no line%.*s", STR_ARG(want));
+    }
+    while (str_next(&text, '\n', &line))
+        listed += str_starts(line, STR("| `"));
+    assert_int_equal(listed, egress_schema.nrows);
+}
+
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -231,6 +270,7 @@ int main(void)
         T(secrets_are_never_shown),
         T(a_parent_is_taken_apart),
         T(every_row_is_a_variable_with_a_help),
+        T(the_reference_lists_every_row_with_its_default_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,8 +48,10 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
 {
     struct http_head *head = head_copy(f->head, 0, a);
     head->authority = STR("origin");
-    *v = (struct verdict){
-        .act = ACT_FORWARD, .head = head, .to = {STR("127.0.0.1"), origin_port}, .pool = STR("p")};
+    *v = (struct verdict){.act = ACT_FORWARD,
+                          .head = head,
+                          .to = {.host = STR("127.0.0.1"), .port = origin_port},
+                          .pool = STR("p")};
 }
 
 static enum why allow_addr(const struct facts *f, const struct verdict *v,
@@ -265,8 +267,9 @@ static void stage_begin(struct house *s)
     origin_begin(&s->origin);
     origin_port = s->origin.port;
     s->w = worker_new(0);
-    worker_set(s->w, SLOT_NAMES,
-               names_new(s->w, &(struct names_files){"/dev/null", "/dev/null", 0}));
+    worker_set(
+        s->w, SLOT_NAMES,
+        names_new(s->w, &(struct names_files){.resolv_conf = "/dev/null", .hosts = "/dev/null"}));
     s->snap = snapshot_build(&set, &maker, NULL, NULL);
     worker_adopt(s->w, s->snap);
     s->p = proxy_new(s->w, &rules);

@@ -249,6 +249,106 @@ static void a_field_that_does_not_fit_is_left_out_whole(void **state)
     mem_free(text);
 }
 
+static void attributes_stand_in_every_line_behind_the_message(void **state)
+{
+    (void)state;
+    struct log_line l;
+    start(LOG_INFO);
+    log_note(LOG_INFO, "before", NULL);
+    assert_true(log_attribute(STR("sandbox_id"), STR("sb\"1\n")));
+    assert_true(log_attribute(STR("te\"am"), STR("x,")));
+    assert_true(log_attribute(STR("token"), STR("canary")));
+    log_note(LOG_WARN, "m", "k", "v", NULL);
+    log_begin(&l, LOG_INFO, "j");
+    log_json(&l, "list", STR("[1,2]"));
+    log_end(&l);
+    log_audit(LOG_INFO, "a", STR("{\"x\":1}"));
+    log_audit(LOG_INFO, "b", STR("{}"));
+    char *text = stop_and_read(), *line = strchr(text, '\n') + 1;
+    assert_null(strstr(text, "canary"));
+    assert_non_null(strstr(text, "\"msg\":\"before\"}\n"));
+#define ATTRIBUTES ",\"sandbox_id\":\"sb\\\"1\\n\",\"te\\\"am\":\"x,\",\"token\":\"***\""
+    static const char *const rows[][2] = {
+        {"warn", "\"msg\":\"m\"" ATTRIBUTES ",\"k\":\"v\"}\n"},
+        {"info", "\"msg\":\"j\"" ATTRIBUTES ",\"list\":[1,2]}\n"},
+        {"info", "\"msg\":\"a\"" ATTRIBUTES ",\"x\":1}\n"},
+        {"info", "\"msg\":\"b\"" ATTRIBUTES "}\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *rest = strstr(behind_ts(line, rows[i][0]), "\"msg\"");
+        assert_memory_equal(rest, rows[i][1], strlen(rows[i][1]));
+        line = strchr(line, '\n') + 1;
+    }
+    assert_string_equal(line, "");
+    mem_free(text);
+    start(LOG_INFO); /* those of the last run are gone */
+    assert_true(log_attribute(STR("sandbox_id"), STR("2")));
+}
+
+static void attributes_are_bounded_and_each_there_once(void **state)
+{
+    (void)state;
+    static const char *const taken[] = {"level", "ts", "logger", "msg", "a"};
+    char bytes[LOG_ATTRIBUTES_BYTES];
+    memset(bytes, '\x01', sizeof bytes); /* six bytes each */
+    start(LOG_INFO);
+    assert_true(log_attribute(STR("a"), STR("1")));
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        assert_false(log_attribute(str_of(taken[i]), STR("2")));
+    assert_false(log_attribute(STR("b"), (struct str){bytes, LOG_ATTRIBUTES_BYTES / 6}));
+    assert_true(log_attribute(STR("b"), (struct str){bytes, 160}));
+    assert_false(log_attribute(STR("c"), (struct str){bytes, 160}));
+    assert_true(log_attribute(STR("c"), STR("3")));
+    log_note(LOG_INFO, "m", "k", "v", NULL);
+    char *text = stop_and_read();
+    assert_non_null(strstr(text, "\"msg\":\"m\",\"a\":\"1\",\"b\":\"\\u0001"));
+    assert_non_null(strstr(text, "\\u0001\",\"c\":\"3\",\"k\":\"v\"}\n"));
+    mem_free(text);
+}
+
+/* An object with one member of n bytes. */
+static struct str big_object(char *to, size_t n)
+{
+    static const char begin[] = "{\"x\":\"";
+    memcpy(to, begin, sizeof begin - 1);
+    memset(to + sizeof begin - 1, 'y', n);
+    memcpy(to + sizeof begin - 1 + n, "\"}", 2);
+    return (struct str){to, sizeof begin - 1 + n + 2};
+}
+
+static void an_audit_line_of_any_length_stands_in_its_place(void **state)
+{
+    (void)state;
+    enum { BIG = 2 << 20 };
+    char *object = mem_new(BIG + 16);
+    struct str big = big_object(object, BIG);
+    uint64_t lost = log_lost();
+    start(LOG_INFO);
+    log_note(LOG_INFO, "first", NULL);
+    log_audit(LOG_INFO, "second", big);
+    log_note(LOG_INFO, "third", NULL);
+    log_audit(LOG_INFO, "fourth", STR("{}"));
+    log_audit(LOG_DEBUG, "too low", STR("{}"));
+    log_note(LOG_INFO, "fifth", NULL);
+    char *text = stop_and_read(), *line = text;
+    static const char *const order[] = {"first", "second", "third", "fourth", "fifth"};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        struct json_fault fault;
+        char *end = strchr(line, '\n');
+        assert_non_null(end);
+        struct json_doc *d = json_parse((struct str){line, (size_t)(end - line)}, 0, 4, &fault);
+        assert_non_null(d);
+        struct str msg = json_string(json_member(json_root(d), STR("msg")));
+        assert_true(str_eq(msg, str_of(order[i])));
+        json_free(d);
+        line = end + 1;
+    }
+    assert_string_equal(line, "");
+    assert_true(log_lost() == lost);
+    mem_free(text);
+    mem_free(object);
+}
+
 static void a_rare_note_comes_once_a_second(void **state)
 {
     (void)state;
@@ -403,6 +503,65 @@ static void lines_that_were_lost_are_told_of(void **state)
     close(reader);
 }
 
+/* Reads until nothing has come for three seconds; how often `text` was in it. */
+static unsigned drain_and_count(int reader, const char *text)
+{
+    static char bytes[70000];
+    unsigned found = 0;
+    size_t kept = 0, n = strlen(text);
+    for (int idle = 0; idle < 300;) {
+        ssize_t got = read(reader, bytes + kept, sizeof bytes - kept);
+        if (got <= 0) {
+            struct timespec pause = {0, 10000000};
+            nanosleep(&pause, NULL);
+            idle++;
+            continue;
+        }
+        idle = 0;
+        size_t have = kept + (size_t)got;
+        const char *at = bytes, *end = bytes + have;
+        for (const char *hit; (hit = memmem(at, (size_t)(end - at), text, n)); at = hit + n)
+            found++;
+        kept = (size_t)(end - at) < n - 1 ? (size_t)(end - at) : n - 1;
+        memmove(bytes, end - kept, kept);
+    }
+    return found;
+}
+
+static void no_flood_displaces_an_audit_line(void **state)
+{
+    (void)state;
+    enum { AUDITS = 50 };
+    int reader = open_fifo();
+    uint64_t before = log_lost();
+    start(LOG_INFO);
+    log_five_mb();
+    assert_true(log_lost() - before > 1000);
+    for (int i = 0; i < AUDITS; i++)
+        log_audit(LOG_INFO, "kept", STR("{\"event\":\"audit\"}"));
+    log_five_mb();
+    assert_int_equal(drain_and_count(reader, "\"event\":\"audit\""), AUDITS);
+    log_stop();
+    close(reader);
+}
+
+static void audit_lines_that_nobody_takes_are_bounded_and_counted(void **state)
+{
+    (void)state;
+    enum { BIG = 1 << 20 };
+    char *object = mem_new(BIG + 16);
+    struct str big = big_object(object, BIG);
+    int reader = open_fifo();
+    uint64_t before = log_lost();
+    start(LOG_INFO);
+    for (int i = 0; i < (LOG_AUDIT_BYTES >> 20) + 4; i++)
+        log_audit(LOG_INFO, "big", big);
+    assert_in_range(log_lost() - before, 4, 5);
+    log_stop();
+    close(reader);
+    mem_free(object);
+}
+
 static void a_reader_that_went_away_ends_nobody(void **state)
 {
     (void)state;
@@ -554,12 +713,17 @@ int main(void)
         T(lines_below_the_level_are_not_made),
         T(fields_that_may_be_secret_are_masked),
         T(a_field_that_does_not_fit_is_left_out_whole),
+        T(attributes_stand_in_every_line_behind_the_message),
+        T(attributes_are_bounded_and_each_there_once),
+        T(an_audit_line_of_any_length_stands_in_its_place),
         T(a_rare_note_comes_once_a_second),
         T(more_rare_notes_than_room_share_it),
         T(threads_lose_and_mix_nothing),
         T(a_line_is_written_without_waiting_for_more),
         T(a_sink_that_does_not_read_loses_lines_and_blocks_nobody),
         T(lines_that_were_lost_are_told_of),
+        T(no_flood_displaces_an_audit_line),
+        T(audit_lines_that_nobody_takes_are_bounded_and_counted),
         T(a_reader_that_went_away_ends_nobody),
         T(outputs_that_cannot_be_opened_stop_the_start),
         T(blank_means_stdout_and_several_get_the_same),

@@ -296,6 +296,28 @@ static void a_target_gives_one_authority_and_one_path(void **state)
     }
 }
 
+static void an_absolute_target_says_so_and_leaves_the_host_to_be_compared(void **state)
+{
+    static const struct {
+        const char *method, *target, *absolute;
+    } rows[] = {
+        {"GET", "/x", ""},           {"OPTIONS", "*", ""},
+        {"CONNECT", "h:1", ""},      {"GET", "http://other.test/p", "http"},
+        {"GET", "HTTP://o", "http"}, {"GET", "https://o?x", "https"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct outcome o = request(rows[i].method, rows[i].target, 1, "Host: gw");
+        assert_int_equal(o.why, WHY_OK);
+        assert_true(str_eq(o.head.absolute, str_of(rows[i].absolute)));
+        assert_true(str_eq(o.head.host, STR("gw")));
+    }
+    assert_null(request("GET", "http://o/", 0, "").head.host.p);
+    struct outcome o = request("GET", "http://o/", 1, "Host:");
+    assert_non_null(o.head.host.p);
+    assert_int_equal(o.head.host.n, 0);
+}
+
 static void a_nul_in_the_target_is_refused(void **state)
 {
     (void)state;
@@ -811,6 +833,7 @@ int main(void)
         cmocka_unit_test(a_request_is_framed_in_one_way_or_refused),
         cmocka_unit_test(the_stated_length_stands_in_the_head),
         cmocka_unit_test(a_target_gives_one_authority_and_one_path),
+        cmocka_unit_test(an_absolute_target_says_so_and_leaves_the_host_to_be_compared),
         cmocka_unit_test(a_nul_in_the_target_is_refused),
         cmocka_unit_test(there_is_exactly_one_good_host),
         cmocka_unit_test(a_bad_host_is_refused_under_an_absolute_target_too),

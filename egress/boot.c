@@ -1,0 +1,409 @@
+/* boot.c — see boot.h.  The order is the point: the kernel is closed before a file is read, sockets
+ * are bound before anything is redirected to them, and nothing is served before all of it stands.
+ */
+#include "egress/boot_parent.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "egress/boot_dns.h"
+#include "egress/dns/own_names.h"
+#include "egress/relay/relay.h"
+#include "net/listen.h"
+#include "net/resolve.h"
+#include "proxy/proxy.h"
+
+enum { DNS_PORT = 15353 };
+
+struct boot *boot_of(const struct app *app)
+{
+    return app_product(app);
+}
+
+/* ---- before anything */
+
+static bool wants_kernel(const struct egress_settings *set)
+{
+    return set->mode != EGRESS_PROXY;
+}
+
+/* A predecessor's rules may stay until ours replace them: they are closed already. */
+static void close_first(struct boot *b)
+{
+    struct str error;
+    struct arena a;
+    if (!wants_kernel(b->set) || handover_succeeds(b->hand))
+        return;
+    arena_init(&a, NULL, 0);
+    if (!enforce_close(NULL, &a, &error)) {
+        char *text = mem_strdup(error);
+        log_note(LOG_ERROR, "the kernel cannot be closed: nothing is enforced", "error", text,
+                 NULL);
+        mem_free(text);
+    }
+    arena_done(&a);
+}
+
+bool boot_prepare(struct app *app, struct egress_settings *set, struct arena *a,
+                  struct str *ret_error)
+{
+    struct boot *b = mem_new(sizeof *b);
+    struct str kept;
+    (void)ret_error;
+    b->app = app;
+    b->set = set;
+    b->hand = handover_open(a);
+    b->marks = handover_marks(b->hand);
+    app_set_product(app, b);
+    events_attributes(set);
+    close_first(b);
+    if (set->policy_file.n == 0 && handover_text(b->hand, HANDOVER_POLICY, &kept))
+        set->rules = kept;
+    return true;
+}
+
+void *boot_view(const struct settings *set, const void *old, struct arena *a, struct str *ret_error)
+{
+    const struct egress_settings *s = (const struct egress_settings *)set;
+    struct always_lists lists;
+    struct document user;
+    enum policy_source source;
+    (void)old;
+    if (!policy_start(s->policy_file, s->rules, &user, &source, a, ret_error))
+        return NULL;
+    struct egress_view *view = NULL;
+    if (always_read(STR(ALWAYS_FOLDER), &lists, a, ret_error)) {
+        view = view_new(&user, &lists, 1);
+        always_lists_done(&lists);
+    }
+    document_done(&user);
+    return view;
+}
+
+struct names *boot_names(struct app *app, struct worker *w)
+{
+    (void)app;
+    (void)w;
+    return NULL; /* asked through the DNS that boot_start() makes */
+}
+
+/* ---- sockets of ours */
+
+/* K6, U16: our traffic is known by this. */
+static int on_prepare(void *user, int fd, const struct sockaddr *to)
+{
+    struct boot *b = user;
+    struct ip ip;
+    addr_ip(to, &ip);
+    for (size_t i = 0; i < b->set->nexempt; i++)
+        if (ip_eq(&b->set->exempt[i], &ip))
+            return 0;
+    setsockopt(fd, SOL_SOCKET, SO_MARK, &b->marks.own, sizeof b->marks.own);
+    return 0; /* without the mark it is one of the workload's, and treated like them */
+}
+
+static void local(union addr *ret, bool v6, uint16_t port)
+{
+    static const struct ip four = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 0, 1}},
+                           six = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+    memset(ret, 0, sizeof *ret);
+    addr_make(ret, v6 ? &six : &four, port);
+}
+
+/* The names of a service's sockets, for handover and messages. */
+struct service {
+    const char *setting, *udp[2], *tcp[2];
+};
+static const struct service dns_names = {"DNS", {"udp4", "udp6"}, {"tcp4", "tcp6"}};
+static const struct service relay_names = {
+    EGRESS_VARIABLE "MITMPROXY_PORT", {NULL, NULL}, {"relay4", "relay6"}};
+
+static bool refuse(struct boot *b, const char *setting, struct str error, struct str *ret_error)
+{
+    *ret_error = arena_printf(b->mem, "%s: %.*s", setting, STR_ARG(error));
+    return false;
+}
+
+/* IPv6 may be switched off (K9): then the rules keep it closed. */
+static bool bind_local(struct boot *b, const struct service *s, uint16_t port, int udp[2],
+                       int tcp[2], struct str *ret_error)
+{
+    struct str error;
+    for (int v6 = 0; v6 < 2; v6++) {
+        union addr at;
+        local(&at, v6, port);
+        tcp[v6] = handover_listen(b->hand, s->tcp[v6], &at, b->mem, &error);
+        udp[v6] = -1;
+        if (tcp[v6] >= 0 && s->udp[v6])
+            udp[v6] = handover_udp(b->hand, s->udp[v6], &at, b->mem, &error);
+        bool good = tcp[v6] >= 0 && (udp[v6] >= 0 || !s->udp[v6]);
+        if (!good && (!v6 || errno == EADDRINUSE))
+            return refuse(b, s->setting, error, ret_error);
+    }
+    b->sc->ports[b->sc->nports++] = port;
+    return true;
+}
+
+static bool bind_one(struct boot *b, const char *setting, const char *name, const union addr *at,
+                     int *ret, struct str *ret_error)
+{
+    struct str error;
+    *ret = handover_listen(b->hand, name, at, b->mem, &error);
+    if (*ret < 0)
+        return refuse(b, setting, error, ret_error);
+    b->sc->ports[b->sc->nports++] = addr_port(&at->sa);
+    return true;
+}
+
+static bool bind_all(struct boot *b, struct boot_fds *f, struct str *ret_error)
+{
+    const struct egress_settings *set = b->set;
+    int none[2];
+    *f = (struct boot_fds){{-1, -1}, {-1, -1}, {-1, -1}, -1, -1};
+    if (set->core.admin_addr.n > 0) {
+        union addr admin;
+        if (addr_parse(set->core.admin_addr, &admin))
+            b->sc->ports[b->sc->nports++] = addr_port(&admin.sa);
+    }
+    if (wants_kernel(set) && !bind_local(b, &dns_names, DNS_PORT, f->udp, f->tcp, ret_error))
+        return false;
+    if (wants_kernel(set) && set->mitm &&
+        !bind_local(b, &relay_names, (uint16_t)set->mitm_port, none, f->relay, ret_error))
+        return false;
+    if (!bind_one(b, EGRESS_VARIABLE "HTTP_ADDR", "api", &set->http, &f->api, ret_error))
+        return false;
+    return set->proxy.sa.sa_family == 0 ||
+           bind_one(b, EGRESS_VARIABLE "PROXY_ADDR", "proxy", &set->proxy, &f->proxy, ret_error);
+}
+
+/* ---- the parts */
+
+static bool learned_bound(void *user, struct str name)
+{
+    (void)user;
+    (void)name;
+    return false;
+}
+
+static void on_dns(void *user, const struct dns_told *told)
+{
+    struct boot *b = user;
+    events_dns(b->sc->events, told);
+}
+
+static void on_drop(void *user, const struct drop *drop)
+{
+    struct boot *b = user;
+    char rule[POLICY_RULE_BYTES];
+    events_drop(b->sc->events, drop, force_drop_rule(b, drop, rule));
+}
+
+static void on_keep(void *user, const struct enforce_guard *g)
+{
+    struct boot *b = user;
+    char *name = mem_strdup(g->name);
+    handover_leave(b->hand, name, g->fd);
+    mem_free(name);
+}
+
+static unsigned own_servers(const struct nameserver_list *list, struct ruleset_server *ret)
+{
+    for (unsigned i = 0; i < list->n; i++) {
+        addr_ip(&list->addr[i].sa, &ret[i].ip);
+        ret[i].port = addr_port(&list->addr[i].sa);
+    }
+    return list->n;
+}
+
+static void make_enforce(struct boot *b, const struct nameserver_list *list, bool dns6)
+{
+    struct ruleset_server servers[NAMESERVERS_MAX];
+    struct enforce_guard guards[HANDOVER_GUARDS];
+    struct enforce_setup setup = {.w = b->w,
+                                  .set = b->set,
+                                  .own_mark = b->marks.own,
+                                  .pass_mark = b->marks.pass,
+                                  .group_mark = b->marks.group,
+                                  .dns_port = DNS_PORT,
+                                  .dns6 = dns6,
+                                  .relay_port = b->set->mitm ? (uint16_t)b->set->mitm_port : 0,
+                                  .upstreams = servers,
+                                  .nupstreams = own_servers(list, servers),
+                                  .guards = guards,
+                                  .keep = on_keep,
+                                  .drop = on_drop,
+                                  .user = b};
+    setup.nguards = handover_guards(b->hand, ENFORCE_GUARD_PREFIX, guards);
+    b->sc->enforce = enforce_new(&setup);
+    for (unsigned i = 0; i < setup.nguards; i++)
+        if (guards[i].fd >= 0)
+            close(guards[i].fd);
+}
+
+static void make_dns(struct boot *b, const struct nameserver_list *list)
+{
+    struct sidecar *sc = b->sc;
+    struct leases_limits limits = {(unsigned)b->set->max_learned_per_name,
+                                   (unsigned)b->set->max_learned};
+    struct leases_kernel kernel = {0};
+    if (sc->enforce)
+        kernel = enforce_leases(sc->enforce);
+    bool told = sc->enforce && b->set->mode == EGRESS_DNS_NFT;
+    sc->leases = leases_new(&limits, told ? &kernel : NULL);
+    b->servers = nameservers_new(b->w, list);
+    struct upkeep_setup upkeep = {.w = b->w,
+                                  .servers = b->servers,
+                                  .leases = sc->leases,
+                                  .rules = &b->rules,
+                                  .in_use = sc->enforce ? enforce_in_use : NULL,
+                                  .user = sc->enforce};
+    b->upkeep = upkeep_new(&upkeep);
+    struct dns_setup setup = {.w = b->w,
+                              .servers = b->servers,
+                              .leases = sc->leases,
+                              .upkeep = b->upkeep,
+                              .rules = &b->rules,
+                              .limits = boot_dns_limits(b->set, list->n),
+                              .told = on_dns,
+                              .user = b};
+    sc->dns = dns_service_new(&setup);
+    names_free(worker_get(b->w, SLOT_NAMES));
+    worker_set(b->w, SLOT_NAMES, own_names_new(b->w, sc->dns));
+}
+
+static bool make_events(struct boot *b, struct str *ret_error)
+{
+    b->free_names = (struct free_names){b->w, b->servers};
+    b->names = b->sc->outside = free_names_new(&b->free_names);
+    b->sc->decisions = decisions_new();
+    struct events_setup setup = {
+        .w = b->w, .set = b->set, .decisions = b->sc->decisions, .names = b->names};
+    b->sc->events = events_new(&setup, b->mem, ret_error);
+    return b->sc->events != NULL;
+}
+
+static void listen_dns(struct boot *b, const struct boot_fds *f)
+{
+    for (int v6 = 0; v6 < 2; v6++) {
+        if (f->udp[v6] >= 0)
+            dns_service_udp(b->sc->dns, f->udp[v6]);
+        if (f->tcp[v6] >= 0)
+            dns_service_tcp(b->sc->dns, f->tcp[v6]);
+    }
+}
+
+static void make_relay(struct boot *b, const struct boot_fds *f)
+{
+    if (f->relay[0] < 0 && f->proxy < 0)
+        return;
+    struct relay_setup setup = {.w = b->w, .sidecar = b->sc, .proxy = proxy_of(b->w)};
+    b->sc->relay = relay_new(&setup);
+    for (int v6 = 0; v6 < 2; v6++)
+        if (f->relay[v6] >= 0)
+            relay_transparent(b->sc->relay, f->relay[v6]);
+    if (f->proxy >= 0)
+        relay_explicit(b->sc->relay, f->proxy);
+}
+
+/* ---- start */
+
+static unsigned on_found(void *user, const struct lease_fresh *found)
+{
+    struct boot *b = user;
+    struct lease_fresh fresh = *found;
+    fresh.kinds = leases_kinds(&b->rules, found->name);
+    if (fresh.kinds)
+        leases_restore(b->sc->leases, &fresh, worker_now(b->w));
+    return fresh.kinds;
+}
+
+static void start_kernel(struct boot *b)
+{
+    struct str error;
+    if (!b->sc->enforce)
+        return;
+    if (handover_succeeds(b->hand) && !enforce_is_ours(b->sc->enforce) &&
+        !enforce_close(NULL, b->mem, &error))
+        log_note(LOG_ERROR, "the kernel cannot be closed: nothing is enforced", NULL);
+    enforce_start(b->sc->enforce, b->view, on_found, b);
+}
+
+static void adopt_view(struct boot *b, const struct egress_view *view)
+{
+    b->view = view_ref(view);
+    b->rules = (struct gate_rules){.policy = view->policy,
+                                   .private_deny = b->set->private_answers == EGRESS_PRIVATE_DENY,
+                                   .bound = learned_bound,
+                                   .user = b};
+}
+
+bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
+{
+    struct boot *b = boot_of(app);
+    struct boot_fds fds;
+    b->mem = a;
+    b->w = app_worker(app, 0);
+    b->sc = sidecar_of(b->w);
+    *b->sc = (struct sidecar){.set = b->set, .w = b->w};
+    adopt_view(b, view_of(app_snapshot(app)));
+    if (!bind_all(b, &fds, ret_error))
+        return false;
+    struct nameserver_list list = boot_upstreams(b->set, b->hand, a);
+    if (wants_kernel(b->set)) {
+        list.prepare = (struct prepare){on_prepare, b};
+        dial_prepare(b->w, &list.prepare);
+        make_enforce(b, &list, fds.tcp[1] >= 0);
+    }
+    make_dns(b, &list);
+    if (!make_events(b, ret_error))
+        return false;
+    b->parent = boot_parent_new(b, ret_error);
+    if (!b->parent && ret_error->n)
+        return false;
+    b->sc->parent = boot_parent_dial(b->parent);
+    make_relay(b, &fds);
+    listen_dns(b, &fds);
+    start_kernel(b);
+    force_start(b, fds.api);
+    events_loaded(b->sc->events, b->view);
+    app_ready(app);
+    return true;
+}
+
+void boot_reload(struct app *app)
+{
+    force_reload(boot_of(app));
+}
+
+void boot_drain(struct app *app)
+{
+    app_hold(app);
+    force_drain(boot_of(app));
+}
+
+/* ---- the end */
+
+void boot_stop(struct app *app)
+{
+    struct boot *b = boot_of(app);
+    struct sidecar *sc = b->sc;
+    force_stop(b);
+    enforce_end(sc->enforce, b->set->on_exit == EGRESS_EXIT_REMOVE);
+    relay_free(sc->relay);
+    events_free(sc->events);
+    boot_parent_free(b->parent);
+    names_free(b->names);
+    names_free(worker_get(b->w, SLOT_NAMES));
+    worker_set(b->w, SLOT_NAMES, NULL);
+    dns_service_free(sc->dns);
+    upkeep_free(b->upkeep);
+    leases_free(sc->leases);
+    worker_turn(b->w);
+    nameservers_free(b->servers);
+    decisions_free(sc->decisions);
+    view_unref(b->view);
+    handover_close(b->hand);
+    mem_free(b);
+    app_set_product(app, NULL);
+}

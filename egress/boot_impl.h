@@ -1,0 +1,63 @@
+/* boot_impl.h — the inside of the sidecar, for boot.c (the order of its parts) and force.c (what a
+ * change does to them). */
+#ifndef EGRESS_BOOT_IMPL_H
+#define EGRESS_BOOT_IMPL_H
+
+#include <stdatomic.h>
+
+#include "egress/api/api.h"
+#include "egress/boot.h"
+#include "egress/dns/free_names.h"
+#include "egress/dns/service.h"
+#include "egress/events/events.h"
+#include "egress/kernel/enforce.h"
+#include "egress/state/always_files.h"
+#include "egress/state/policy_store.h"
+
+struct boot_fds {
+    int udp[2], tcp[2], relay[2]; /* for IPv4 and IPv6; -1: not there */
+    int api, proxy;
+};
+
+struct boot {
+    struct app *app;
+    const struct egress_settings *set;
+    struct handover *hand;
+    struct marks marks;
+    struct arena *mem;
+    struct worker *w;
+    struct sidecar *sc;
+    const struct egress_view *view; /* in force; a reference */
+    struct gate_rules rules;        /* by it, for DNS and leases */
+    struct nameservers *servers;
+    struct upkeep *upkeep;
+    struct free_names free_names;
+    struct names *names; /* outside of the policy */
+    struct boot_parent *parent;
+
+    /* force.c */
+    struct policy_store *store;
+    struct always_files *always;
+    struct arena judged;             /* holds `leases` */
+    struct lease_change leases;      /* what the kernel was told of them ... */
+    const struct policy *judged_by;  /* ... for the sake of this one; NULL: nothing */
+    const struct egress_view *fresh; /* being published */
+    void (*in_force)(void *arg);
+    void *in_force_arg;
+    bool unsure, draining;
+    bool events_drained, held; /* held: the end waits for us */
+    struct timer pulse;
+    _Atomic bool enforced; /* for the main thread */
+};
+
+struct boot *boot_of(const struct app *app);
+
+/* Queue of changes, API on this socket, rule files. */
+void force_start(struct boot *b, int api);
+void force_reload(struct boot *b);
+void force_drain(struct boot *b);
+void force_stop(struct boot *b);
+/* Which rule refused the packet; static until the next call. */
+struct str force_drop_rule(struct boot *b, const struct drop *drop, char out[POLICY_RULE_BYTES]);
+
+#endif

@@ -1,0 +1,300 @@
+/* force.c — what a change does to the sidecar: kernel, snapshot, leases, flows, in that order
+ * (contract egress-policy 2.7, DESIGN 15.2); and what the API asks of its other parts. */
+#include <assert.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "egress/boot_impl.h"
+#include "egress/events/metrics.h"
+#include "egress/relay/relay.h"
+#include "policies/packet.h"
+#include "proxy/proxy.h"
+
+enum { PULSE_MS = 500, DRAIN_PULSE_MS = 20 };
+
+/* ---- the kernel's step */
+
+static struct gate_rules rules_by(struct boot *b, const struct policy *p)
+{
+    struct gate_rules rules = b->rules;
+    rules.policy = p;
+    return rules;
+}
+
+static void kernel(void *user, const struct policy *old, const struct policy *fresh,
+                   void (*done)(void *arg, int error), void *arg)
+{
+    struct boot *b = user;
+    struct gate_rules rules = rules_by(b, fresh);
+    arena_done(&b->judged);
+    arena_init(&b->judged, NULL, 0);
+    leases_judge(b->sc->leases, &rules, worker_now(b->w), &b->judged, &b->leases);
+    b->judged_by = fresh;
+    enforce_replace(b->sc->enforce, old, fresh, &b->leases, done, arg);
+}
+
+/* ---- publishing */
+
+/* What the kernel was told of leases for the sake of this view; of one that failed it counts for
+ * nothing. */
+static const struct lease_change *told(struct boot *b)
+{
+    static const struct lease_change nothing;
+    bool ours = b->judged_by == b->view->policy;
+    b->judged_by = NULL;
+    return ours ? &b->leases : &nothing;
+}
+
+static void adopt(struct boot *b)
+{
+    const struct egress_view *old = b->view, *fresh = b->fresh;
+    struct snapshot *snap = view_snapshot(&b->set->core, fresh);
+    b->view = fresh;
+    b->fresh = NULL;
+    b->rules = rules_by(b, fresh->policy);
+    worker_adopt(b->w, snap);
+    app_published(b->app, snap);
+    snapshot_unref(snap);
+    dns_service_adopt(b->sc->dns, &b->rules, told(b));
+    events_adopt(b->sc->events, fresh);
+    if (b->sc->relay)
+        relay_recheck(b->sc->relay);
+    view_unref(old);
+    b->in_force(b->in_force_arg);
+}
+
+/* On a thread of the pool: the supervisor may take its time. */
+static void leave_policy(void *user)
+{
+    struct boot *b = user;
+    handover_leave_policy(b->hand, &b->fresh->user);
+}
+
+static void on_left(void *user)
+{
+    adopt(user);
+}
+
+/* A crash after this must not bring back what was in force before it (7.3). */
+static void publish(void *user, const struct egress_view *fresh, void (*in_force)(void *arg),
+                    void *arg)
+{
+    struct boot *b = user;
+    assert(!b->fresh);
+    b->fresh = view_ref(fresh);
+    b->in_force = in_force;
+    b->in_force_arg = arg;
+    if (b->sc->enforce)
+        enforce_adopt(b->sc->enforce, fresh);
+    bool other =
+        fresh->user.rules != b->view->user.rules || fresh->user.allow != b->view->user.allow;
+    if (other && b->set->policy_file.n == 0 && handover_kept(b->hand))
+        worker_call(b->w, leave_policy, on_left, b);
+    else
+        adopt(b);
+}
+
+static void after(void *user, const struct egress_view *old, const struct egress_view *fresh,
+                  void (*done)(void *arg), void *arg)
+{
+    struct boot *b = user;
+    (void)old;
+    (void)fresh;
+    if (b->sc->enforce)
+        enforce_cut(b->sc->enforce, done, arg);
+    else
+        done(arg);
+}
+
+static void unsure(void *user, bool is)
+{
+    ((struct boot *)user)->unsure = is;
+}
+
+/* ---- what the API asks */
+
+static const char *fault(const struct boot *b)
+{
+    if (b->draining)
+        return "stopping";
+    if (b->unsure)
+        return "it is not known which rules the kernel holds";
+    return b->sc->enforce ? enforce_fault(b->sc->enforce) : NULL;
+}
+
+static const char *not_enforced(void *user)
+{
+    return fault(user);
+}
+
+static bool interception_ready(void *user)
+{
+    const struct boot *b = user;
+    return b->sc->relay != NULL;
+}
+
+static enum learned learned(void *user, const struct ip *ip, bool *ret_bound)
+{
+    const struct boot *b = user;
+    return leases_learned(b->sc->leases, ip, worker_now(b->w), ret_bound);
+}
+
+static void updated(void *user, const struct api_update *u)
+{
+    events_update(((struct boot *)user)->sc->events, u);
+}
+
+/* ---- packets that were refused */
+
+static enum packet_proto proto_of(uint8_t protocol)
+{
+    return protocol == IPPROTO_TCP   ? PACKET_TCP
+           : protocol == IPPROTO_UDP ? PACKET_UDP
+                                     : PACKET_ICMP;
+}
+
+struct str force_drop_rule(struct boot *b, const struct drop *drop, char out[POLICY_RULE_BYTES])
+{
+    struct packet p = {.to = drop->dst, .port = drop->dst_port, .proto = proto_of(drop->protocol)};
+    struct packet_rules rules = {.nft = b->set->mode == EGRESS_DNS_NFT,
+                                 .block_doh = b->set->block_doh,
+                                 .doh_blocklist = b->set->doh};
+    p.learned = leases_learned(b->sc->leases, &p.to, worker_now(b->w), &p.bound);
+    struct packet_answer by = packet_judge(b->view->policy, &rules, &p);
+    if (by.verdict == PACKET_ACCEPT) /* the kernel has its own reasons: a forged or a stale one */
+        return STR("kernel");
+    return (struct str){out, packet_rule_text(&by, out)};
+}
+
+/* ---- life */
+
+/* What the main thread is told for its pages, and whether the end may come. */
+static void on_pulse(struct timer *t)
+{
+    struct boot *b = container_of(t, struct boot, pulse);
+    atomic_store(&b->enforced, fault(b) == NULL || b->set->allow_unenforced);
+    egress_measure(b->sc);
+    timer_set(b->w, t, b->draining ? DRAIN_PULSE_MS : PULSE_MS);
+    bool idle = b->events_drained && api_open(b->sc->api) == 0 && !changes_busy(b->sc->changes);
+    if (b->held && idle) {
+        b->held = false;
+        app_unhold(b->app);
+    }
+}
+
+struct str boot_unready(struct app *app, struct arena *a)
+{
+    (void)a;
+    return atomic_load(&boot_of(app)->enforced) ? STR("") : STR("not enforced\n");
+}
+
+void force_start(struct boot *b, int api)
+{
+    struct change_host host = {.w = b->w,
+                               .kernel =
+                                   b->sc->enforce && b->set->mode == EGRESS_DNS_NFT ? kernel : NULL,
+                               .publish = publish,
+                               .after = after,
+                               .unsure = unsure,
+                               .kernel_ms = settings_ms(b->set->kernel_timeout),
+                               .user = b};
+    struct api_host asks = {.set = b->set,
+                            .decisions = b->sc->decisions,
+                            .not_enforced = not_enforced,
+                            .interception_ready = interception_ready,
+                            .learned = learned,
+                            .updated = updated,
+                            .user = b};
+    arena_init(&b->judged, NULL, 0);
+    host.store = b->store = policy_store_new(b->w, b->set->policy_file);
+    asks.changes = b->sc->changes = changes_new(&host, b->view);
+    events_adopt(b->sc->events, b->view);
+    b->sc->api = api_start(b->w, api, &asks);
+    b->always = always_start(b->w, b->sc->changes, STR(ALWAYS_FOLDER));
+    timer_init(&b->pulse, on_pulse);
+    if (b->set->core.admin_addr.n > 0) /* nobody else looks */
+        timer_set(b->w, &b->pulse, 1);
+}
+
+/* ---- things the main thread asks for, on the worker */
+
+struct errand {
+    struct post post;
+    struct boot *b;
+};
+
+static void send_off(struct boot *b, void (*run)(struct worker *w, struct post *p))
+{
+    struct errand *e = mem_new(sizeof *e);
+    e->post.run = run;
+    e->b = b;
+    worker_post(b->w, &e->post);
+}
+
+static struct boot *receive(struct post *p)
+{
+    struct errand *e = container_of(p, struct errand, post);
+    struct boot *b = e->b;
+    mem_free(e);
+    return b;
+}
+
+static void on_reload(struct worker *w, struct post *p)
+{
+    (void)w;
+    always_reload(receive(p)->always);
+}
+
+void force_reload(struct boot *b)
+{
+    send_off(b, on_reload);
+}
+
+static void on_events_drained(void *user)
+{
+    ((struct boot *)user)->events_drained = true;
+}
+
+static void on_drain(struct worker *w, struct post *p)
+{
+    struct boot *b = receive(p);
+    b->draining = true;
+    b->held = true;
+    api_drain(b->sc->api);
+    if (b->sc->relay)
+        relay_drain(b->sc->relay);
+    events_drain(b->sc->events, on_events_drained, b);
+    timer_set(w, &b->pulse, 1);
+}
+
+void force_drain(struct boot *b)
+{
+    send_off(b, on_drain);
+}
+
+/* Turns the loop until what was under way is through; the worker's thread is gone.  False: the
+ * kernel or a disk does not answer. */
+static bool settle(struct boot *b)
+{
+    enum { TURNS = 2000 };
+    always_stop(b->always);
+    api_stop(b->sc->api);
+    worker_turn(b->w);
+    for (int i = 0; i < TURNS && changes_busy(b->sc->changes); i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        worker_turn(b->w);
+    }
+    return !changes_busy(b->sc->changes);
+}
+
+void force_stop(struct boot *b)
+{
+    timer_clear(b->w, &b->pulse);
+    if (!settle(b)) {
+        log_note(LOG_ERROR, "a change did not end", NULL);
+        return; /* what it holds goes with the process */
+    }
+    changes_free(b->sc->changes);
+    policy_store_free(b->store);
+    arena_done(&b->judged);
+}

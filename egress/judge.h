@@ -1,0 +1,43 @@
+/* judge.h — the sidecar's questions to policies/identity.h, under one snapshot and the leases of
+ * the moment, with what is decided before any rule: by the kernel for direct connections (contract
+ * egress-policy 4.2 items 7 and 8, 4.4), since ours do not pass its rules; and that our own
+ * listeners are dialled by nobody (4.7).
+ *
+ * Pure, but that the kernel is asked whether an address leads here. */
+#ifndef EGRESS_JUDGE_H
+#define EGRESS_JUDGE_H
+
+#include "conf/snapshot.h"
+#include "egress/sidecar.h"
+#include "policies/identity.h"
+#include "policies/packet.h"
+
+struct judge {
+    struct identity_rules rules;
+    struct packet_rules packet;
+    const struct sidecar *sidecar;
+    uint64_t now_ms;
+};
+
+/* *j must stay where it is: the rules point to it.  now_ms as of worker_now(). */
+void judge_init(struct judge *j, const struct snapshot *snap, const struct sidecar *s,
+                uint64_t now_ms);
+
+struct opinion {
+    enum identity fault;
+    char rule[POLICY_RULE_BYTES]; /* "user:3", "port853", "own" …; "": no rule decided */
+};
+
+struct opinion judge_target(const struct judge *j, const struct identity_conn *c);
+struct opinion judge_first(const struct judge *j, const struct identity_conn *c, enum passage *ret);
+struct opinion judge_request(const struct judge *j, const struct identity_conn *c,
+                             const struct identity_request *q, struct host *ret_host);
+
+/* 127.0.0.0/8 or ::1. */
+bool judge_is_loopback(const struct ip *ip);
+/* Has this host that address? */
+bool judge_is_local(const struct ip *ip);
+/* Does one of our own listeners answer there?  Asks the kernel, for the ports in question only. */
+bool judge_is_ours(const struct sidecar *s, const struct ip *ip, uint16_t port);
+
+#endif
