@@ -54,10 +54,10 @@ bool boot_prepare(struct app *app, struct egress_settings *set, struct arena *a,
     b->app = app;
     b->set = set;
     b->hand = handover_open(a);
-    b->marks = handover_marks(b->hand);
     app_set_product(app, b);
     events_attributes(set);
     close_first(b);
+    b->marks = handover_marks(b->hand); /* who finds them relies on a closed kernel */
     if (set->policy_file.n == 0 && handover_text(b->hand, HANDOVER_POLICY, &kept))
         set->rules = kept;
     return true;
@@ -225,6 +225,7 @@ static void make_enforce(struct boot *b, const struct nameserver_list *list, boo
                                   .own_mark = b->marks.own,
                                   .pass_mark = b->marks.pass,
                                   .group_mark = b->marks.group,
+                                  .pass_priority = b->marks.pass_priority,
                                   .dns_port = DNS_PORT,
                                   .dns6 = dns6,
                                   .relay_port = b->set->mitm ? (uint16_t)b->set->mitm_port : 0,
@@ -384,13 +385,36 @@ void boot_drain(struct app *app)
 
 /* ---- the end */
 
+/* The relay first, then what it has given to the proxy meanwhile: it leans on all other parts. */
+static void cut_connections(struct boot *b)
+{
+    enum { TURNS = 100 };
+    struct proxy *p = proxy_of(b->w);
+    relay_free(b->sc->relay);
+    b->sc->relay = NULL;
+    proxy_cut(p);
+    for (int i = 0; i < TURNS && (proxy_clients(p) || origin_open(proxy_origins(p))); i++)
+        worker_turn(b->w);
+}
+
+/* The kernel or a disk does not answer, and nobody can say when it will: what it would come back to
+ * must not be freed. */
+static void leave_all(void)
+{
+    log_note(LOG_ERROR, "a change did not end: it goes with the process", NULL);
+    log_stop();
+    _exit(1);
+}
+
 void boot_stop(struct app *app)
 {
     struct boot *b = boot_of(app);
     struct sidecar *sc = b->sc;
-    force_stop(b);
+    cut_connections(b);
+    bool settled = force_stop(b);
     enforce_end(sc->enforce, b->set->on_exit == EGRESS_EXIT_REMOVE);
-    relay_free(sc->relay);
+    if (!settled)
+        leave_all();
     events_free(sc->events);
     boot_parent_free(b->parent);
     names_free(b->names);

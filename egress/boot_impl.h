@@ -38,9 +38,12 @@ struct boot {
     /* force.c */
     struct policy_store *store;
     struct always_files *always;
-    struct arena judged;             /* holds `leases` */
-    struct lease_change leases;      /* what the kernel was told of them ... */
-    const struct policy *judged_by;  /* ... for the sake of this one; NULL: nothing */
+    struct timer tidy;              /* after a change */
+    struct arena judged;            /* holds `leases` */
+    struct lease_change leases;     /* what the kernel was told of them ... */
+    const struct policy *judged_by; /* ... for the sake of this one; NULL: nothing */
+    void (*kernel_done)(void *arg, int error);
+    void *kernel_arg;
     const struct egress_view *fresh; /* being published */
     void (*in_force)(void *arg);
     void *in_force_arg;
@@ -56,7 +59,8 @@ struct boot *boot_of(const struct app *app);
 void force_start(struct boot *b, int api);
 void force_reload(struct boot *b);
 void force_drain(struct boot *b);
-void force_stop(struct boot *b);
+/* False: a change is still under way, and what it needs has to stay. */
+bool force_stop(struct boot *b) must_check;
 /* Which rule refused the packet; static until the next call. */
 struct str force_drop_rule(struct boot *b, const struct drop *drop, char out[POLICY_RULE_BYTES]);
 

@@ -10,9 +10,15 @@
 #include "policies/packet.h"
 #include "proxy/proxy.h"
 
-enum { PULSE_MS = 500, DRAIN_PULSE_MS = 20 };
+enum { PULSE_MS = 500, DRAIN_PULSE_MS = 20, TIDY_MS = 1000 };
 
 /* ---- the kernel's step */
+
+static void forget_judged(struct boot *b)
+{
+    arena_done(&b->judged);
+    arena_init(&b->judged, NULL, 0);
+}
 
 static struct gate_rules rules_by(struct boot *b, const struct policy *p)
 {
@@ -21,28 +27,51 @@ static struct gate_rules rules_by(struct boot *b, const struct policy *p)
     return rules;
 }
 
+/* Of what is not published nothing is remembered: another policy may have its address later. */
+static void on_kernel(void *arg, int error)
+{
+    struct boot *b = arg;
+    const struct policy *by = b->judged_by;
+    b->kernel_done(b->kernel_arg, error);
+    if (!b->fresh && b->judged_by == by)
+        b->judged_by = NULL;
+}
+
 static void kernel(void *user, const struct policy *old, const struct policy *fresh,
                    void (*done)(void *arg, int error), void *arg)
 {
     struct boot *b = user;
     struct gate_rules rules = rules_by(b, fresh);
-    arena_done(&b->judged);
-    arena_init(&b->judged, NULL, 0);
+    forget_judged(b);
     leases_judge(b->sc->leases, &rules, worker_now(b->w), &b->judged, &b->leases);
     b->judged_by = fresh;
-    enforce_replace(b->sc->enforce, old, fresh, &b->leases, done, arg);
+    b->kernel_done = done;
+    b->kernel_arg = arg;
+    enforce_replace(b->sc->enforce, old, fresh, &b->leases, on_kernel, b);
 }
 
 /* ---- publishing */
 
-/* What the kernel was told of leases for the sake of this view; of one that failed it counts for
- * nothing. */
+/* What the kernel was told of leases for the sake of this view. */
 static const struct lease_change *told(struct boot *b)
 {
     static const struct lease_change nothing;
     bool ours = b->judged_by == b->view->policy;
     b->judged_by = NULL;
     return ours ? &b->leases : &nothing;
+}
+
+/* A change needs some MiB for a moment: text, tree, a second view. */
+static void on_tidy(struct timer *t)
+{
+    (void)t;
+    mem_trim();
+}
+
+static void tidy_later(struct boot *b)
+{
+    if (!timer_is_set(&b->tidy))
+        timer_set(b->w, &b->tidy, TIDY_MS);
 }
 
 static void adopt(struct boot *b)
@@ -56,6 +85,8 @@ static void adopt(struct boot *b)
     app_published(b->app, snap);
     snapshot_unref(snap);
     dns_service_adopt(b->sc->dns, &b->rules, told(b));
+    forget_judged(b);
+    tidy_later(b);
     events_adopt(b->sc->events, fresh);
     if (b->sc->relay)
         relay_recheck(b->sc->relay);
@@ -212,6 +243,8 @@ void force_start(struct boot *b, int api)
     b->sc->api = api_start(b->w, api, &asks);
     b->always = always_start(b->w, b->sc->changes, STR(ALWAYS_FOLDER));
     timer_init(&b->pulse, on_pulse);
+    timer_init(&b->tidy, on_tidy);
+    timer_set(b->w, &b->tidy, TIDY_MS);
     if (b->set->core.admin_addr.n > 0) /* nobody else looks */
         timer_set(b->w, &b->pulse, 1);
 }
@@ -287,14 +320,14 @@ static bool settle(struct boot *b)
     return !changes_busy(b->sc->changes);
 }
 
-void force_stop(struct boot *b)
+bool force_stop(struct boot *b)
 {
     timer_clear(b->w, &b->pulse);
-    if (!settle(b)) {
-        log_note(LOG_ERROR, "a change did not end", NULL);
-        return; /* what it holds goes with the process */
-    }
+    timer_clear(b->w, &b->tidy);
+    if (!settle(b))
+        return false;
     changes_free(b->sc->changes);
     policy_store_free(b->store);
     arena_done(&b->judged);
+    return true;
 }

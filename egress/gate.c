@@ -146,7 +146,7 @@ static void judged(struct worker *w, const struct facts *f, const struct verdict
     if (e->c.port == 0)
         return; /* nothing was asked for that could be judged */
     gate_tell(gate_sidecar(f), e, v->act == ACT_FORWARD ? WHY_OK : v->why);
-    if (v->act == ACT_FORWARD && p && p->way == WAY_TRANSPARENT)
+    if (v->act == ACT_FORWARD && p && p->way == WAY_TRANSPARENT && e->c.held)
         p->held = e->host;
 }
 

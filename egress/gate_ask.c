@@ -206,6 +206,7 @@ static void ask_redirected(const struct facts *f, const struct caller *p, struct
                            struct arena *a, struct verdict *v)
 {
     struct host held = p->held;
+    struct judge j;
     e->c = p->c;
     e->c.sni = p->c.sni.p ? arena_str(a, p->c.sni) : STR_NONE;
     e->c.held = held.kind == HOST_NONE ? NULL : &held;
@@ -213,7 +214,8 @@ static void ask_redirected(const struct facts *f, const struct caller *p, struct
         ask_request(f, e, a, v);
     else
         ask_relay(f, e, a, v);
-    e->c.held = &e->host; /* it was let through for that one */
+    judge_init(&j, f->snap, gate_sidecar(f), f->now_ms);
+    e->c.held = judge_holds(&j, &e->c, &e->host) ? &e->host : NULL;
 }
 
 static void ask_tunnel(const struct facts *f, const struct caller *p, struct errand *e,

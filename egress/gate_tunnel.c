@@ -47,7 +47,7 @@ static enum glance judge_tunnel(const struct facts *f, struct errand *e, enum id
     struct host named;
     if (name.p && host_read(name, &named) && named.kind == HOST_NAME)
         e->host = named; /* it was let through for that one, whose lease may end (E5) */
-    e->c.held = &e->host;
+    e->c.held = judge_holds(&j, &c, &e->host) ? &e->host : NULL;
     return GLANCE_PASS;
 }
 

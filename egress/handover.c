@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "egress/kernel/enforce.h"
+#include "egress/kernel/ruleset.h"
 #include "net/listen.h"
 #include "net/udp.h"
 
@@ -89,7 +90,8 @@ static uint32_t fresh_mark(uint32_t kind)
 
 struct marks handover_marks(struct handover *h)
 {
-    struct marks m = {fresh_mark(1), fresh_mark(2), fresh_mark(3)};
+    struct marks m = {fresh_mark(1) | RULESET_OURS_BIT, fresh_mark(2), fresh_mark(3),
+                      fresh_mark(1)};
     struct kept *k = keep_find(&h->found, STR("marks"));
     if (k && k->blob.n == sizeof m) {
         memcpy(&m, k->blob.p, sizeof m);

@@ -12,9 +12,10 @@
 
 /* Random, different, not 0 (E10). */
 struct marks {
-    uint32_t own;   /* of our sockets */
-    uint32_t pass;  /* of a packet between the verdict and the device */
-    uint32_t group; /* the same for multicast and broadcast */
+    uint32_t own;           /* of our sockets; has RULESET_OURS_BIT */
+    uint32_t pass;          /* of a packet between the verdict and the device */
+    uint32_t group;         /* the same for multicast and broadcast */
+    uint32_t pass_priority; /* the second half of `pass` */
 };
 
 struct handover;

@@ -143,6 +143,17 @@ struct opinion judge_request(const struct judge *j, const struct identity_conn *
     return opinion_of(j, c, identity_request(&j->rules, c, q, ret_host));
 }
 
+bool judge_holds(const struct judge *j, const struct identity_conn *c, const struct host *name)
+{
+    if (name->kind != HOST_NAME)
+        return false;
+    if (c->held && host_same(c->held, name))
+        return true;
+    if (c->target && host_same(c->target, name))
+        return true;
+    return leased((void *)(uintptr_t)j, host_name(name), &c->to);
+}
+
 /* ---- addresses of our own */
 
 static bool has_address(const struct ifaddrs *all, const struct ip *ip)

@@ -33,6 +33,10 @@ struct opinion judge_first(const struct judge *j, const struct identity_conn *c,
 struct opinion judge_request(const struct judge *j, const struct identity_conn *c,
                              const struct identity_request *q, struct host *ret_host);
 
+/* Is it this name that makes the way to c->to one's own, by a lease that runs or did when the
+ * connection began?  Where a rule about the address opened it, that rule has to stay. */
+bool judge_holds(const struct judge *j, const struct identity_conn *c, const struct host *name);
+
 /* 127.0.0.0/8 or ::1. */
 bool judge_is_loopback(const struct ip *ip);
 /* Has this host that address? */

@@ -46,11 +46,12 @@ static int close_all(struct arena *a)
 {
     struct str text, error;
     struct ruleset r = {.shape = RULESET_CLOSED};
-    uint32_t marks[2];
+    uint32_t marks[3];
     if (getrandom(marks, sizeof marks, 0) != sizeof marks)
         return fail(REFUSED, "close", str_of(strerror(errno)));
     r.pass_mark = marks[0] | 1;
     r.group_mark = marks[1] & ~1u ? marks[1] & ~1u : 2;
+    r.pass_priority = marks[2];
     if (!devices_read(a, &r.devices, &r.ndevices))
         return fail(REFUSED, "close", STR("the devices cannot be listed"));
     if (!ruleset_text(&r, a, &text, &error))

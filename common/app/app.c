@@ -426,6 +426,18 @@ static void end(struct app *app)
     log_stop();
 }
 
+/* During the start they wait for whoever takes them: by default they would end us in the middle of
+ * it, and the first process of a container would never hear of them. */
+static void hold_signals(int how)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGHUP);
+    pthread_sigmask(how, &ours, NULL);
+}
+
 /* B5: keys and tokens are in our memory. */
 static void forbid_dumps(void)
 {
@@ -450,6 +462,7 @@ int app_run(const struct product *product, int argc, char **argv)
     if (status == 2 && argc == 1 && product->refused)
         product->refused();
     if (run) {
+        hold_signals(SIG_BLOCK);
         command_banner(stdout, product->title);
         fflush(stdout);
         if (!start(app, &error)) {
@@ -458,6 +471,7 @@ int app_run(const struct product *product, int argc, char **argv)
         }
         for (unsigned i = 0; i < app->nworkers; i++)
             worker_start(app->workers[i]);
+        hold_signals(SIG_UNBLOCK);
         worker_run(app->main);
         end(app);
         status = 0;

@@ -18,7 +18,6 @@ struct slot {
 struct entry {
     struct str key;
     void *value;
-    uint32_t hash;
 };
 
 struct map {
@@ -145,15 +144,17 @@ static void place(struct map *m, uint32_t hash, uint32_t entry)
 /* Twice the slots; they are at most three quarters full. */
 static void grow(struct map *m)
 {
-    uint32_t slots = m->slots ? (m->mask + 1) * 2 : FIRST_SLOTS;
+    struct slot *old = m->slots;
+    uint32_t before = old ? m->mask + 1 : 0, slots = old ? before * 2 : FIRST_SLOTS;
     assert(slots != 0);
-    mem_free(m->slots);
     m->slots = mem_new(slots * sizeof *m->slots);
     m->mask = slots - 1;
     m->room = slots / 4 * 3;
     m->entries = mem_renew(m->entries, m->room * sizeof *m->entries);
-    for (uint32_t i = 0; i < m->count; i++)
-        place(m, m->entries[i].hash, i + 1);
+    for (uint32_t i = 0; i < before; i++)
+        if (old[i].entry != 0)
+            place(m, old[i].hash, old[i].entry);
+    mem_free(old);
 }
 
 void *map_put(struct map *m, struct str key, void *value)
@@ -169,7 +170,7 @@ void *map_put(struct map *m, struct str key, void *value)
         e->value = value;
         return before;
     }
-    m->entries[m->count++] = (struct entry){key, value, hash};
+    m->entries[m->count++] = (struct entry){key, value};
     m->slots[at] = (struct slot){hash, m->count};
     return NULL;
 }
@@ -192,7 +193,7 @@ static void fill_from_last(struct map *m, uint32_t entry)
     uint32_t last = m->count--;
     if (entry == last)
         return;
-    uint32_t hash = m->entries[last - 1].hash, i = hash & m->mask;
+    uint32_t i = hash_of(m, m->entries[last - 1].key) & m->mask;
     while (m->slots[i].entry != last)
         i = (i + 1) & m->mask;
     m->slots[i].entry = entry;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +132,18 @@ char *mem_strdup(struct str s)
         memcpy(z, s.p, s.n);
     z[s.n] = '\0';
     return z;
+}
+
+/* Said outright, the threshold does not rise with the largest block that was freed. */
+void mem_thrift(void)
+{
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+}
+
+void mem_trim(void)
+{
+    malloc_trim(0);
 }
 
 /* ---- arenas ---- */

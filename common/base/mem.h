@@ -78,6 +78,12 @@ void *mem_renew(void *p, size_t n);
 void mem_free(void *p);
 /* A terminated copy of s on the heap; the caller frees it. */
 char *mem_strdup(struct str s);
+/* For a program that is to be small rather than quick with several threads: they share one heap,
+ * and blocks of 128 KiB and more go back to the kernel when they are freed.  Before any thread. */
+void mem_thrift(void);
+/* Gives what is free back to the kernel, as far as it is whole pages.  Some 100 µs for each MiB,
+ * while other threads that allocate may wait. */
+void mem_trim(void);
 
 /* An arena is memory that is given back all at once.  Its first block lies in whatever owns it,
  * later ones come from the heap and double up to 64 KiB; larger wishes get a block of their own. */

@@ -1,4 +1,4 @@
-/* leases.c — leases by name, by address, and by both.  A lease is in the table from the moment it
+/* leases.c — leases by name and by address.  A lease is in the table from the moment it
  * is asked for, so that a change of policy finds it, and runs from the moment the kernel has it, so
  * that nobody is told an address that does not work.  An order to the kernel keeps texts, not
  * pointers: whatever goes meanwhile is simply not found when the answer comes. */
@@ -20,7 +20,6 @@ struct leases *leases_new(const struct leases_limits *limits, const struct lease
     struct leases *l = mem_new(sizeof *l);
     l->names = map_new();
     l->ips = map_new();
-    l->pairs = map_new();
     l->limits = *limits;
     list_init(&l->orders);
     if (kernel) {
@@ -32,11 +31,22 @@ struct leases *leases_new(const struct leases_limits *limits, const struct lease
 
 /* ---- the table */
 
+/* In whichever list is shorter: the name's is at most as long as the limit. */
 static struct lease *find(const struct leases *l, const struct lease_name *name,
                           const struct ip *ip)
 {
-    struct lease_key key = {name, *ip};
-    return map_get(l->pairs, (struct str){(const char *)&key, sizeof key});
+    struct lease_ip *i = map_get(l->ips, lease_ip_key(ip));
+    if (!i)
+        return NULL;
+    bool by_name = name->n < i->n;
+    list_each(it, by_name ? &name->leases : &i->leases)
+    {
+        struct lease *lease = by_name ? container_of(it, struct lease, in_name)
+                                      : container_of(it, struct lease, in_ip);
+        if (lease->name == name && lease->ip == i)
+            return lease;
+    }
+    return NULL;
 }
 
 static struct lease_name *name_of(struct leases *l, struct str text)
@@ -72,11 +82,10 @@ static struct lease *lease_of(struct leases *l, struct lease_name *name, const s
     lease = mem_new(sizeof *lease);
     lease->name = name;
     lease->ip = ip_of(l, ip);
-    lease->key = (struct lease_key){name, *ip};
     list_push(&name->leases, &lease->in_name);
     list_push(&lease->ip->leases, &lease->in_ip);
-    map_put(l->pairs, (struct str){(const char *)&lease->key, sizeof lease->key}, lease);
     name->n++;
+    lease->ip->n++;
     l->n++;
     return lease;
 }
@@ -99,42 +108,64 @@ static void drop_ip_if_empty(struct leases *l, struct lease_ip *ip)
 
 void lease_drop(struct leases *l, struct lease *lease)
 {
-    map_del(l->pairs, (struct str){(const char *)&lease->key, sizeof lease->key});
     list_del(&lease->in_name);
     list_del(&lease->in_ip);
     lease->name->n--;
+    lease->ip->n--;
     l->n--;
     drop_name_if_empty(l, lease->name);
     drop_ip_if_empty(l, lease->ip);
     mem_free(lease);
 }
 
+/* The end of a list lies in an address that goes with its last lease: it is only compared. */
+void lease_drop_if(struct leases *l, bool (*over)(const struct lease *lease, uint64_t now_ms),
+                   uint64_t now_ms)
+{
+    size_t at = 0;
+    for (struct lease_ip *ip; (ip = map_next(l->ips, &at));) {
+        const struct list *end = &ip->leases;
+        for (struct list *it = end->next, *next; it != end; it = next) {
+            struct lease *lease = container_of(it, struct lease, in_ip);
+            next = it->next;
+            if (over(lease, now_ms))
+                lease_drop(l, lease);
+        }
+    }
+}
+
+static bool always(const struct lease *lease, uint64_t now_ms)
+{
+    (void)lease;
+    (void)now_ms;
+    return true;
+}
+
 void leases_free(struct leases *l)
 {
     if (!l)
         return;
-    size_t at = 0;
-    for (struct lease *lease; (lease = map_next(l->pairs, &at));)
-        lease_drop(l, lease);
+    lease_drop_if(l, always, 0);
     for (struct list *o; (o = list_pop(&l->orders));)
         mem_free(container_of(o, struct lease_order, link));
     map_free(l->names);
     map_free(l->ips);
-    map_free(l->pairs);
     mem_free(l);
 }
 
-/* Leases that are over for longer than a poll takes to see whether they are in use. */
+/* Is it over for longer than a poll takes to see whether it is in use? */
+static bool is_long_over(const struct lease *lease, uint64_t now_ms)
+{
+    return !lease->ip->active && now_ms > lease_end(lease) + LEASES_POLL_MS &&
+           now_ms > lease->asked + PENDING_MS;
+}
+
 static void sweep(struct leases *l, uint64_t now_ms)
 {
     if (l->swept && now_ms < l->swept + SWEEP_MS)
         return;
     l->swept = now_ms;
-    size_t at = 0;
-    for (struct lease *lease; (lease = map_next(l->pairs, &at));)
-        if (!lease->ip->active && now_ms > lease_end(lease) + LEASES_POLL_MS &&
-            now_ms > lease->asked + PENDING_MS)
-            lease_drop(l, lease);
+    lease_drop_if(l, is_long_over, now_ms);
 }
 
 /* ---- orders */

@@ -99,13 +99,16 @@ static void note_told(struct leases *l, const struct lease_change *c, uint64_t n
     }
 }
 
+static bool is_denied(const struct lease *lease, uint64_t now_ms)
+{
+    (void)now_ms;
+    return lease->name->next == 0;
+}
+
 static void drop_denied(struct leases *l)
 {
     size_t at = 0;
-    for (struct lease *lease; (lease = map_next(l->pairs, &at));)
-        if (lease->name->next == 0)
-            lease_drop(l, lease);
-    at = 0;
+    lease_drop_if(l, is_denied, 0);
     for (struct lease_name *n; (n = map_next(l->names, &at));)
         n->kinds = n->next;
 }
@@ -173,12 +176,9 @@ static size_t take_active(struct leases *l, struct lease_ip **list)
     return n;
 }
 
-static void drop_over(struct leases *l, uint64_t now_ms)
+static bool is_over(const struct lease *lease, uint64_t now_ms)
 {
-    size_t at = 0;
-    for (struct lease *lease; (lease = map_next(l->pairs, &at));)
-        if (lease->until && lease_end(lease) + LEASE_SLACK_MS <= now_ms && !lease->ip->active)
-            lease_drop(l, lease);
+    return lease->until && lease_end(lease) + LEASE_SLACK_MS <= now_ms && !lease->ip->active;
 }
 
 void leases_poll(struct leases *l, bool readable, const struct ip *in_use, size_t n,
@@ -196,7 +196,7 @@ void leases_poll(struct leases *l, bool readable, const struct ip *in_use, size_
         if (!was[i]->active)
             renew(l, was[i], now_ms);
     if (readable)
-        drop_over(l, now_ms);
+        lease_drop_if(l, is_over, now_ms);
     mem_free(was);
     mem_free(now);
 }

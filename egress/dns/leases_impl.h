@@ -27,19 +27,14 @@ struct lease_ip {
     struct list leases;
     uint64_t until[LEASE_KINDS]; /* ms: what the kernel has acknowledged, for each kind */
     uint64_t asked[LEASE_KINDS]; /* ms: the longest time it was asked for; it may have that */
-    bool active;                 /* in use at the last poll */
-};
-
-struct lease_key {
-    const struct lease_name *name;
-    struct ip ip;
+    unsigned n;
+    bool active; /* in use at the last poll */
 };
 
 struct lease {
     struct list in_name, in_ip;
     struct lease_name *name;
     struct lease_ip *ip;
-    struct lease_key key;
     uint64_t until; /* ms; 0: the kernel has not acknowledged it yet */
     uint64_t asked; /* ms: when it was last wanted */
 };
@@ -64,7 +59,7 @@ struct lease_order {
 };
 
 struct leases {
-    struct map *names, *ips, *pairs;
+    struct map *names, *ips;
     struct list orders;
     unsigned n;
     unsigned policy; /* counts the changes */
@@ -91,6 +86,9 @@ static inline uint64_t lease_end(const struct lease *lease)
 
 /* Takes a lease out, and its name and address with the last one. */
 void lease_drop(struct leases *l, struct lease *lease);
+/* Takes all those out that are over(). */
+void lease_drop_if(struct leases *l, bool (*over)(const struct lease *lease, uint64_t now_ms),
+                   uint64_t now_ms);
 /* Notes in a lease's address that the kernel keeps it for these kinds until then. */
 void lease_ip_raise(struct lease_ip *ip, unsigned kinds, uint64_t until);
 /* Asks the kernel for one address; nobody is told. */

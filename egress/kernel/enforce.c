@@ -38,6 +38,7 @@ static void know_ourselves(struct enforce *e)
     r->own_mark = e->set.own_mark;
     r->pass_mark = e->set.pass_mark;
     r->group_mark = e->set.group_mark;
+    r->pass_priority = e->set.pass_priority;
     r->has_uid = true;
     r->uid = geteuid();
     if (cgroup_own(&e->arena, &group)) {

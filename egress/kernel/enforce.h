@@ -35,6 +35,7 @@ struct enforce_setup {
     /* Random, different, not 0, and the same again after a crash: the hash of the rules tells
      * whether those in force are ours. */
     uint32_t own_mark, pass_mark, group_mark;
+    uint32_t pass_priority;                 /* see ruleset.h */
     uint16_t dns_port;                      /* where our DNS listens */
     bool dns6;                              /* on ::1 as well */
     uint16_t relay_port;                    /* 0: nothing is redirected to it */
@@ -96,7 +97,8 @@ void enforce_replace(struct enforce *e, const struct policy *old, const struct p
 void enforce_adopt(struct enforce *e, const struct egress_view *view);
 /* change_host.after: flows that the current view and what is learned now deny are ended, those of
  * hosts that became bound too; to be called when leases_adopt() has been.  done(arg) in any case;
- * what cannot be cut is tried again by itself. */
+ * what cannot be cut is tried again by itself.  Where nobody can have lost anything since the last
+ * time, nothing is looked through. */
 void enforce_cut(struct enforce *e, void (*done)(void *arg), void *arg);
 
 /* upkeep_setup.in_use: far ends of the TCP sockets of the namespace, each once. */

@@ -53,6 +53,7 @@ static void note(struct errand *o)
     e->counts.cut_failed += o->error != 0;
     e->flows_judged |= o->error == 0;
     e->recut = o->error != 0;
+    e->cut_owed |= e->recut;
     if (e->recut)
         timer_set(e->w, &e->tick, RECUT_MS);
     if (o->error)
@@ -79,12 +80,13 @@ static void on_back(void *user)
 void cut_start(struct errand *o)
 {
     struct enforce *e = o->e;
-    if (!enforce_applies(e) || !e->pool.flows) {
+    if (!enforce_applies(e) || !e->pool.flows || !e->cut_owed) {
         if (o->after)
             o->after(o->arg);
         errand_free(o);
         return;
     }
+    e->cut_owed = e->ahead; /* then this view is not the last word */
     o->view = view_ref(e->view);
     o->nlearned_now = books_copy(e->books, worker_now(e->w), &o->learned_now);
     e->under_way = o;

@@ -58,6 +58,7 @@ struct errand {
     void (*after)(void *arg);
     void *arg;
     const struct policy *old, *fresh;
+    bool narrows;      /* a replace: somebody may lose a permission by it */
     struct sync *sync; /* while it is a sync, or a replace that has become one */
     /* a cut, and the first of a sync */
     const struct egress_view *view;
@@ -81,9 +82,11 @@ struct enforce {
     struct sets_print print;
     bool tampered;     /* somebody else was at our rules, and the test has not been passed since */
     bool flows_judged; /* those from before us */
+    bool cut_owed;     /* there may be flows that have lost their permission */
     enum test_state test_state;
     const char *test_fault;
     struct selftest *test;
+    uint16_t test_ports[SELFTEST_PORTS]; /* of the last one */
 
     const struct egress_view *view;
     struct books *books;

@@ -68,6 +68,7 @@ static void note_learned(struct errand *o)
     struct enforce *e = o->e;
     bool judge = e->begun && has_new_parent(o);
     books_learn(e->books, o->learn, o->nlearn, worker_now(e->w));
+    e->cut_owed |= judge;
     if (judge)
         enforce_cut(e, NULL, NULL);
 }
@@ -105,6 +106,7 @@ static void withdraw(struct errand *o)
 {
     struct enforce *e = o->e;
     books_forget(e->books, o->forget, o->nforget);
+    e->cut_owed = true;
     if (enforce_applies(e)) {
         o->error = sets_forget(e->sets, o->forget, o->nforget);
         e->counts.removed += o->error == 0;
@@ -123,17 +125,50 @@ static int write_difference(struct errand *o)
     return sets_change(o->e->pool.sets, &old, &fresh, o->forget, o->nforget, o->learn, o->nlearn);
 }
 
+/* By an allow that went or a deny that came: nothing else takes a permission away. */
+static bool layer_narrows(const struct ranges *old, const struct ranges *fresh, struct arena *a)
+{
+    struct ranges_change c = ranges_diff(old, fresh, a);
+    for (unsigned k = 0; k < RANGE_KINDS; k++) {
+        for (size_t i = 0; i < c.remove[k].n; i++)
+            if (c.remove[k].at[i].allow)
+                return true;
+        for (size_t i = 0; i < c.add[k].n; i++)
+            if (!c.add[k].at[i].allow)
+                return true;
+    }
+    return false;
+}
+
+/* Walking the machine's table of flows takes longer than all else, so it is not done for a change
+ * that only opens. */
+static bool narrows(const struct errand *o)
+{
+    struct arena a;
+    bool is = o->nforget > 0 || (policy_default(o->old) && !policy_default(o->fresh));
+    for (size_t i = 0; i < o->nlearn; i++)
+        is |= (o->learn[i].kinds & SETS_BOUND) != 0;
+    arena_init(&a, NULL, 0);
+    is = is || layer_narrows(policy_always_ranges(o->old), policy_always_ranges(o->fresh), &a) ||
+         layer_narrows(policy_user_ranges(o->old), policy_user_ranges(o->fresh), &a);
+    arena_done(&a);
+    return is;
+}
+
 static void work(void *user)
 {
     struct errand *o = user;
     struct enforce *e = o->e;
     pthread_mutex_lock(&e->lock);
-    if (e->ended)
+    o->narrows = true;
+    if (e->ended) {
         o->error = -ECANCELED;
-    else if (o->sync)
+    } else if (o->sync) {
         sync_work(o->sync);
-    else
+    } else {
         o->error = write_difference(o);
+        o->narrows = narrows(o);
+    }
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -165,6 +200,7 @@ static void note_in_books(struct errand *o)
 static void replaced(struct errand *o)
 {
     struct enforce *e = o->e;
+    e->cut_owed |= o->narrows;
     if (o->error == 0) {
         e->ahead = o->fresh != e->view->policy;
         e->ahead_until = worker_now(e->w) + AHEAD_MS;

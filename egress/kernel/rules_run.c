@@ -145,6 +145,8 @@ static int end(struct run *r)
         nanosleep(&moment, NULL);
     if (got == r->pid)
         return status;
+    if (got < 0 && errno == ECHILD) /* its number may be somebody else's by now */
+        return -1;
     kill(r->pid, SIGKILL);
     while (waitpid(r->pid, &status, 0) < 0 && errno == EINTR)
         ;

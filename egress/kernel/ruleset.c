@@ -133,10 +133,26 @@ static void put_listeners(struct text *t, const struct ruleset *r)
     put(t, " }");
 }
 
+/* "" or the second half of a mark. */
+static void put_priority(struct text *t, const char *verb, uint32_t priority)
+{
+    if (priority)
+        put(t, "meta priority %s%x:%x ", verb, priority >> 16, priority & 0xffff);
+}
+
+/* Whoever tries marks until one is ours makes them worthless while they try: DNS, which is
+ * redirected or not, would tell them by itself. */
+static void put_guesses(struct text *t, const struct ruleset *r)
+{
+    put(t,
+        "meta mark & 0x%08x != 0 meta mark != 0x%08x update @guessed { meta nfproto timeout 2s }\n",
+        RULESET_OURS_BIT, r->own_mark);
+}
+
 /* What is ours: the mark, and whatever else there is to know us by. */
 static void put_own(struct text *t, const struct ruleset *r)
 {
-    put(t, "meta mark 0x%08x ", r->own_mark);
+    put(t, "meta mark 0x%08x meta nfproto != @guessed ", r->own_mark);
     if (r->has_uid)
         put(t, "meta skuid %u ", r->uid);
     if (r->cgroup.n > 0)
@@ -255,6 +271,7 @@ static void put_through(struct text *t)
 static void put_dns(struct text *t, const struct ruleset *r)
 {
     put(t, "chain dns {\ntype nat hook output priority -110; policy accept;\n");
+    put_guesses(t, r);
     put_own(t, r);
     put(t, "accept\n");
     put_exempt(t, r, "accept");
@@ -272,6 +289,7 @@ static void put_relay(struct text *t, const struct ruleset *r)
     if (!r->relay_port)
         return;
     put(t, "chain relay {\ntype nat hook output priority -105; policy accept;\n");
+    put_guesses(t, r);
     put_own(t, r);
     put(t, "accept\noifname \"lo\" fib daddr type local accept\ntcp dport ");
     put_ports(t, r);
@@ -302,6 +320,7 @@ static void put_flow_rules(struct text *t, const struct ruleset *r)
     put(t, "ct mark & %u == %u ct direction reply goto sign\n", RULESET_CT_INBOUND,
         RULESET_CT_INBOUND);
     if (r->own_mark) {
+        put_guesses(t, r);
         put_own(t, r);
         put(t, "goto own\nct mark & %u == %u goto own_flow\n", RULESET_CT_OWN, RULESET_CT_OWN);
     }
@@ -427,11 +446,13 @@ static void put_pass(struct text *t, const struct ruleset *r)
 static void put_sign(struct text *t, const struct ruleset *r)
 {
     put(t, "chain sign {\n");
-    if (has_wire(r))
+    if (has_wire(r)) {
         put(t,
             "fib daddr type { broadcast, multicast } meta mark set 0x%08x accept\n"
-            "meta mark set 0x%08x\n",
+            "meta mark set 0x%08x ",
             r->group_mark, r->pass_mark);
+        put_priority(t, "set ", r->pass_priority);
+    }
     put(t, "accept\n}\n");
 }
 
@@ -457,7 +478,10 @@ static void put_leave(struct text *t, const struct ruleset *r)
 {
     put(t, "chain leave {\ntype filter hook postrouting priority 300; policy accept;\n");
     if (has_wire(r))
-        put(t, "oifname \"lo\" meta mark { 0x%08x, 0x%08x } meta mark set 0\noifname \"lo\" ",
+        put(t,
+            "oifname \"lo\" meta mark { 0x%08x, 0x%08x } meta mark set 0 "
+            "meta priority set 0:0\n"
+            "oifname \"lo\" ",
             r->pass_mark, r->group_mark);
     if (r->own_mark || has_wire(r))
         put(t, "meta mark 0x%08x meta mark set 0\n", r->own_mark);
@@ -479,13 +503,14 @@ static void put_wire(struct text *t, const struct ruleset *r)
     put(t, "chain wire {\ntype filter hook egress devices = { ");
     for (unsigned i = 0; i < r->ndevices; i++)
         put(t, "%s\"%.*s\"", i ? ", " : "", STR_ARG(r->devices[i]));
+    put(t, " } priority 0; policy drop;\nmeta mark 0x%08x ", r->pass_mark);
+    put_priority(t, "", r->pass_priority);
     put(t,
-        " } priority 0; policy drop;\n"
-        "meta mark 0x%08x meta mark set 0 accept\n"
+        "meta mark set 0 meta priority set 0:0 accept\n"
         "meta mark 0x%08x ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 "
         "meta mark set 0 accept\n"
         "meta protocol arp jump arp_of_the_kernel\n",
-        r->pass_mark, r->group_mark);
+        r->group_mark);
     put_count(t, r, "frames");
     put(t, "drop\n"
            "}\n"
@@ -513,6 +538,8 @@ static void put_filter(struct text *t, const struct ruleset *r)
 static void put_inside(struct text *t, const struct ruleset *r)
 {
     put_counters(t, r);
+    if (r->own_mark)
+        put(t, "set guessed { type nf_proto; size 2; flags dynamic, timeout; }\n");
     if (r->shape == RULESET_FULL)
         put_sets(t, r);
     put_guard(t, r);

@@ -25,6 +25,7 @@ enum {
     RULESET_CT_ALL = 7,
     RULESET_CT_OPEN = 8
 };
+#define RULESET_OURS_BIT 0x80000000u
 enum { RULESET_LOG_GROUP = 15353, RULESET_HASH_TEXT = 16 };
 
 enum ruleset_shape {
@@ -60,9 +61,14 @@ struct ruleset {
     unsigned nupstreams;
     uint16_t parent_port; /* of the upstream proxy, whose addresses only we may reach; 0: none */
     /* Known to us by the mark and, where there is one, the uid and the cgroup as well. */
-    uint32_t own_mark;   /* our sockets carry it; random, 0: there is no own traffic */
+    /* Our sockets carry it; random, 0: there is no own traffic.  With RULESET_OURS_BIT it cannot be
+     * found by trying: for as long as somebody tries marks with that bit, nothing is ours. */
+    uint32_t own_mark;
     uint32_t pass_mark;  /* carried from the verdict to the device; random, not 0 */
     uint32_t group_mark; /* the same for multicast and broadcast, which come back to us */
+    /* The packet's priority, a second half of pass_mark: 32 bits alone are found by trying, with
+     * frames that nobody refuses.  Random; 0: none. */
+    uint32_t pass_priority;
     bool has_uid;
     uint32_t uid;
     struct str cgroup;         /* path below /sys/fs/cgroup, or empty */

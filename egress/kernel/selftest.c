@@ -38,6 +38,7 @@ struct probe {
     const struct probe_kind *kind;
     enum probe_state state;
     int fd;
+    uint16_t port; /* of ours; of TCP */
     struct ready *ready;
     uint8_t query[QUERY_BYTES];
 };
@@ -136,7 +137,26 @@ static void make_query(struct probe *p)
 static bool is_no_way(int error)
 {
     return error == ENETUNREACH || error == EAFNOSUPPORT || error == EADDRNOTAVAIL ||
-           error == EHOSTUNREACH;
+           error == EHOSTUNREACH || error == EACCES;
+}
+
+/* Bound first: when it has been refused, nobody knows the port any more. */
+static void take_port(struct probe *p)
+{
+    union addr any = {.sa.sa_family = p->kind->v6 ? AF_INET6 : AF_INET};
+    socklen_t len = addr_len(&any.sa);
+    if (p->kind->tcp && p->fd >= 0 && bind(p->fd, &any.sa, len) == 0 &&
+        getsockname(p->fd, &any.sa, &len) == 0)
+        p->port = addr_port(&any.sa);
+}
+
+void selftest_ports(const struct selftest *t, uint16_t ret[SELFTEST_PORTS])
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < PROBES; i++) {
+        if (kinds[i].tcp)
+            ret[n++] = t->probe[i].port;
+    }
 }
 
 static void start_probe(struct probe *p)
@@ -149,6 +169,7 @@ static void start_probe(struct probe *p)
     p->state = PROBE_WAITS;
     p->fd = socket(to.sa.sa_family,
                    (p->kind->tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    take_port(p);
     int error = p->fd < 0 || connect(p->fd, &to.sa, addr_len(&to.sa)) != 0 ? errno : 0;
     if (error && error != EINPROGRESS) {
         end_probe(p, p->kind->tcp || is_no_way(error) ? PROBE_GOOD : PROBE_WAITS);

@@ -5,11 +5,12 @@
 #define KERNEL_SELFTEST_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct selftest;
 struct worker;
 
-enum { SELFTEST_MS = 2000 };
+enum { SELFTEST_MS = 2000, SELFTEST_PORTS = 2 };
 
 struct selftest_rules {
     bool dns6;    /* our DNS listens on ::1 too */
@@ -21,6 +22,8 @@ struct selftest_rules {
  * Our DNS must answer meanwhile, on this loop. */
 struct selftest *selftest_start(struct worker *w, const struct selftest_rules *rules,
                                 void (*done)(void *user, const char *fault), void *user);
+/* From which ports it tries to connect, IPv4 and IPv6; 0: it does not. */
+void selftest_ports(const struct selftest *t, uint16_t ret[SELFTEST_PORTS]);
 /* done() is not called.  NULL is fine; not after done(). */
 void selftest_stop(struct selftest *t);
 

@@ -124,20 +124,36 @@ static int on_open(const struct nlmsghdr *m, void *user)
     return 0;
 }
 
+static int open_of_family(struct netlink *nl, uint8_t family, struct reader *reader)
+{
+    char q[256] __attribute__((aligned(8)));
+    struct nlmsghdr *m;
+    struct inet_diag_req_v2 *r = begin(nl, q, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &m);
+    r->sdiag_family = family;
+    r->sdiag_protocol = reader->protocol;
+    r->idiag_states = OPEN_STATES;
+    return netlink_dump(nl, m, on_open, reader);
+}
+
+/* The question in its older form is about both families: the table, which is the whole machine's,
+ * is walked once. */
+static int open_tcp(struct netlink *nl, struct reader *reader)
+{
+    char q[256] __attribute__((aligned(8)));
+    struct nlmsghdr *m = netlink_begin(nl, q, TCPDIAG_GETSOCK, NLM_F_DUMP);
+    struct inet_diag_req *r = mnl_nlmsg_put_extra_header(m, sizeof *r);
+    memset(r, 0, sizeof *r);
+    r->idiag_states = OPEN_STATES;
+    return netlink_dump(nl, m, on_open, reader);
+}
+
 int sockets_open(struct netlink *nl, uint8_t protocol, void (*each)(void *, const struct flow *),
                  void *user)
 {
-    static const uint8_t families[] = {AF_INET, AF_INET6};
     struct reader reader = {protocol, each, user};
-    int error = 0;
-    for (unsigned f = 0; f < 2 && error == 0; f++) {
-        char q[256] __attribute__((aligned(8)));
-        struct nlmsghdr *m;
-        struct inet_diag_req_v2 *r = begin(nl, q, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &m);
-        r->sdiag_family = families[f];
-        r->sdiag_protocol = protocol;
-        r->idiag_states = OPEN_STATES;
-        error = netlink_dump(nl, m, on_open, &reader);
-    }
-    return error;
+    int error = protocol == IPPROTO_TCP ? open_tcp(nl, &reader) : -EINVAL;
+    if (error != -EINVAL && error != -EOPNOTSUPP && error != -ENOENT)
+        return error;
+    error = open_of_family(nl, AF_INET, &reader);
+    return error ? error : open_of_family(nl, AF_INET6, &reader);
 }

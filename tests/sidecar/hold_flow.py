@@ -9,7 +9,7 @@ import attempts
 from bench import allow, check, closed, deny, equal, test, wait_for
 from sidecar import HEADER, TOKEN
 from wire import request
-from world import INSIDE, Load
+from world import INSIDE, NS4, Load
 
 GOOD = "198.51.100.10"
 ZONE = {"ok.test": {"A": [GOOD], "AAAA": ["2001:db8::10"]}, "no.test": {"A": ["198.51.100.11"]}}
@@ -54,6 +54,27 @@ def with_a_token_set_the_sandbox_changes_nothing(lab):
         equal(s.ask("GET", target, token=None).status, 401, target)
     equal(s.policy(), before, "policy")
     equal(w.resolve("no.test"), [])
+
+
+@test("E19", "B6", limit=90)
+def guessing_the_token_holds_up_nobody_who_has_it(lab):
+    w, _, s = begin(lab)
+    def guess():
+        c = w.client()
+        c.offer(request("POST", "/policy", f"{HEADER}: {os.urandom(8).hex()}", "Connection: close", body=OPEN, host="127.0.0.1"))
+        status = c.response().status
+        c.close()
+        return status
+    guessers = [Load(guess) for _ in range(16)]
+    took = []
+    for _ in range(10):
+        start = time.monotonic()
+        s.patch([deny("other.test")])
+        took.append(time.monotonic() - start)
+        time.sleep(0.1)
+    seen = [v for g in guessers for _, v in g.stop()]
+    check(seen and set(seen) == {401}, "answers to guesses:", set(seen))
+    check(min(took) < 0.5 * lab.slow, "changes took", took)
 
 
 @test("E19")
@@ -220,3 +241,19 @@ def ten_thousand_connections_to_us_lock_nobody_out(lab):
         job.stop()
     w.workload(attempts.tried, {"way": "dns_tcp", "ip": "192.0.2.53", "name": "ok.test"})
     wait_for(lambda: w.ask("ok.test", tcp=True).addresses == [GOOD], "DNS over TCP again")
+
+
+@test("DNS-01", "4.4", limit=120)
+def no_question_is_refused_because_its_port_was_ours_before(lab):
+    """The kernel remembers our flows to the nameserver for half a minute, and gives their ports to others meanwhile."""
+    w = lab.world()
+    w.nameserver({"*.wild.test": {"A": [GOOD]}})
+    w.sidecar(MODE="dns+nft", RULES=closed(allow("*.wild.test")), DNS_MAX_RATE="0")
+    w.workload(attempts.tried, {"way": "many_names", "ip": NS4, "name": "wild.test", "count": 4000, "seconds": 60}, within=90)
+    lost = []
+    for i in range(300):
+        try:
+            w.resolve(f"y{i}.wild.test", within=3)
+        except OSError as e:
+            lost.append(repr(e))
+    check(not lost, f"{len(lost)} of 300 questions had no answer, the first: {lost[:1]}")

@@ -409,6 +409,7 @@ def a_table_that_somebody_deletes_or_changes_is_put_back(lab):
         told = len(s.logged("somebody else changed our rules"))
         w.nft(*harm.split(" "))
         wait_for(lambda: rules(w) == shape(before), f"our rules after: {harm}", 20 * lab.slow, 0.02)
+        wait_for(lambda: not w.gets_out("203.0.113.66", within=0.5), f"closed again after: {harm}", 20 * lab.slow)
         wait_for(lambda: s.health()[0] == 200, "healthy", 40 * lab.slow)
         fails(w, "no.test", 66)
         blocked(w, "203.0.113.66")

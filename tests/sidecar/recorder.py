@@ -80,6 +80,7 @@ class Recorder:
         self.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         self.sock.bind((device, ETH_P_ALL))
         self.frames, self.lost, self.closed = [], 0, False
+        self.queued = self.taken = 0
         self.lock = threading.Lock()
         self.thread = threading.Thread(target=self.record, daemon=True)
         self.thread.start()
@@ -90,18 +91,21 @@ class Recorder:
                 raw, (_, _, direction, *_) = self.sock.recvfrom(65536)
             except OSError:
                 return
-            if direction != socket.PACKET_OUTGOING:
-                with self.lock:
+            with self.lock:
+                self.taken += 1
+                if direction != socket.PACKET_OUTGOING:
                     self.frames.append((time.monotonic(), raw))
 
     def settle(self):
-        """Waits until what is queued has been taken in."""
-        before = -1
-        while before != len(self.frames):
-            before = len(self.frames)
-            time.sleep(0.02)
-        _, drops = struct.unpack("II", self.sock.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        """Waits until the thread has read all that the kernel has queued for it, however busy the machine is."""
+        time.sleep(0.02)
+        packets, drops = struct.unpack("II", self.sock.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        self.queued += packets - drops
         self.lost += drops
+        end = time.monotonic() + 20
+        while self.taken < self.queued:
+            check(time.monotonic() < end, "the recorder does not keep up")
+            time.sleep(0.002)
 
     def forget(self):
         """What has been seen so far counts no more."""

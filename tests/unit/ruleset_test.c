@@ -112,6 +112,7 @@ static void mode_dns_nft_with_every_setting(void **state)
     r.parent_port = 3128;
     r.has_uid = true;
     r.uid = 10042;
+    r.pass_priority = 0x55550002;
     r.cgroup = STR("unified/sidecar");
     r.cgroup_level = 1;
     r.ndevices = 2;
