@@ -27,9 +27,10 @@ table=(
     "bulk-h2c|10 MiB, h2c to h2c||h2c_h2|/10485760|--connections 4 --h2"
 )
 memory=(slow idle idle-tls idle-wss)
+sidecar=(dns sidecar) # by scripts of their own
 
 all_names() {
-    printf '%s\n' "${table[@]%%|*}" "${memory[@]}"
+    printf '%s\n' "${table[@]%%|*}" "${memory[@]}" "${sidecar[@]}"
 }
 
 usage() {
@@ -244,6 +245,8 @@ for scenario in "${scenarios[@]}"; do
     slow) slow && start_proxies ;;
     idle) idle 'idle WebSocket tunnels' plain /ws --ws "$held" ;;
     idle-tls) idle 'idle connections over TLS' tls /16 --idle "$held" ;;
+    dns) "$here/dns.sh" --build "$build" --rounds "$rounds" --seconds "$seconds" ;;
+    sidecar) "$here/sidecar.py" --build "$build" --rounds "$rounds" ;;
     idle-wss) idle 'idle WebSocket tunnels over TLS' tls /ws --ws "$held" ;;
     *)
         for row in "${table[@]}"; do

@@ -21,7 +21,7 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEWNS, NEWNET, REC_PRIVATE, PDEATHSIG = 0x00020000, 0x40000000, 0x44000, 1
 NAMESERVER, ORIGIN = "198.51.100.53", "198.51.100.10"
-API, PROXY, WORKLOAD = 18080, 18082, 65534
+API, PROXY, EVERYWHERE, WORKLOAD = 18080, 18082, 9100, 65534
 TOKEN = "bench"
 
 
@@ -153,6 +153,11 @@ def serve(s, port, file, size):
             n -= os.sendfile(s.fileno(), file, 0, min(n, size))
 
 
+def take_all(listener):
+    while True:
+        listener.accept()[0].close()
+
+
 def origin():
     size = 4 << 20
     file = os.memfd_create("body")
@@ -161,6 +166,8 @@ def origin():
     def accept(listener, port):
         while True:
             threading.Thread(target=serve, args=(listener.accept()[0], port, file, size), daemon=True).start()
+    everywhere = socket.create_server(("", EVERYWHERE), backlog=1024)
+    threading.Thread(target=take_all, args=(everywhere,), daemon=True).start()
     for port in (80, 443):
         listener = socket.create_server((ORIGIN, port), backlog=64)
         threading.Thread(target=accept, args=(listener, port), daemon=True).start()
@@ -241,29 +248,46 @@ class Sidecar:
         time.sleep(0.02)
         return s, data[-1:]
 
-    def change(self, method, body):
-        """Seconds from the last byte of the request to the answer, which must be 200."""
+    def reaches(self, address):
+        try:
+            self.box.socket("box", to=(address, EVERYWHERE)).close()
+            return True
+        except ConnectionRefusedError:
+            return False
+
+    def change(self, method, body, address=None):
+        """Seconds from the last byte of the request to the answer, which must be 200; before that, if there is an address, to when
+        it can be reached, which it could not before."""
+        if address and self.reaches(address):
+            raise SystemExit(f"{address} is not refused")
         s, last = self.request(method, body)
         with s:
             began = time.monotonic()
             s.sendall(last)
+            while address and not self.reaches(address):
+                time.sleep(0.0003)
+            in_force = time.monotonic() - began
             answer = s.recv(65536)
             took = time.monotonic() - began
         if answer[9:12] != b"200":
             raise SystemExit(f"{method} /policy: {answer[:300]}")
-        return took
+        return (in_force, took) if address else took
+
+
+def question(name, number):
+    q = struct.pack("!HHHHHH", number & 0xffff, 0x100, 1, 0, 0, 0)
+    return q + b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0\0\1\0\1"
 
 
 def ask(s, name, number=0):
     """One question on a connected socket; seconds until its answer."""
-    q = struct.pack("!HHHHHH", number & 0xffff, 0x100, 1, 0, 0, 0)
-    q += b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0\0\1\0\1"
+    q = question(name, number)
     began = time.monotonic()
     s.send(q)
     answer = s.recv(4096)
     took = time.monotonic() - began
     if answer[:2] != q[:2] or answer[3] & 15 or answer[6:8] == b"\0\0":
-        raise SystemExit(f"{name}: {answer.hex()}")
+        raise SystemExit(f"{name}: {answer.hex()} after {took:.3f} s")
     return took
 
 

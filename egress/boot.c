@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "egress/boot_dns.h"
 #include "egress/dns/own_names.h"
+#include "egress/fit.h"
 #include "egress/relay/relay.h"
 #include "net/listen.h"
 #include "net/resolve.h"
@@ -55,6 +56,7 @@ bool boot_prepare(struct app *app, struct egress_settings *set, struct arena *a,
     b->set = set;
     b->hand = handover_open(a);
     app_set_product(app, b);
+    fit_descriptors(set, fit_limit());
     events_attributes(set);
     close_first(b);
     b->marks = handover_marks(b->hand); /* who finds them relies on a closed kernel */
@@ -89,19 +91,6 @@ struct names *boot_names(struct app *app, struct worker *w)
 }
 
 /* ---- sockets of ours */
-
-/* K6, U16: our traffic is known by this. */
-static int on_prepare(void *user, int fd, const struct sockaddr *to)
-{
-    struct boot *b = user;
-    struct ip ip;
-    addr_ip(to, &ip);
-    for (size_t i = 0; i < b->set->nexempt; i++)
-        if (ip_eq(&b->set->exempt[i], &ip))
-            return 0;
-    setsockopt(fd, SOL_SOCKET, SO_MARK, &b->marks.own, sizeof b->marks.own);
-    return 0; /* without the mark it is one of the workload's, and treated like them */
-}
 
 static void local(union addr *ret, bool v6, uint16_t port)
 {
@@ -352,7 +341,8 @@ bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
         return false;
     struct nameserver_list list = boot_upstreams(b->set, b->hand, a);
     if (wants_kernel(b->set)) {
-        list.prepare = (struct prepare){on_prepare, b};
+        b->own = (struct own_socket){b->set, b->marks.own};
+        list.prepare = own_socket_prepare(&b->own);
         dial_prepare(b->w, &list.prepare);
         make_enforce(b, &list, fds.tcp[1] >= 0);
     }

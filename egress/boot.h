@@ -28,7 +28,8 @@ bool boot_start(struct app *app, struct arena *a, struct str *ret_error);
 void boot_reload(struct app *app);
 /* SIGTERM: no connection begins, changes and webhook calls end. */
 void boot_drain(struct app *app);
-/* The worker runs no more: everything ends, the kernel is closed, or its rules are taken away. */
+/* The worker runs no more: connections are cut, everything ends, the kernel is closed, or its rules
+ * are taken away.  Where a change does not end the process does, with 1, after that. */
 void boot_stop(struct app *app);
 /* Why the policy is not enforced, in `a`; "": it is.  On the main worker. */
 struct str boot_unready(struct app *app, struct arena *a);

@@ -53,19 +53,43 @@ static struct upstreams find(const struct egress_settings *set, struct handover 
 
 /* ---- what becomes of them */
 
+/* What is said of each server, made once: log_note_rarely() tells messages apart by their address.
+ */
+struct words {
+    unsigned n;
+    struct word {
+        union addr addr;
+        const char *probe, *exchange;
+    } at[NAMESERVERS_MAX];
+};
+
+static struct words *make_words(const struct nameserver_list *list, struct arena *a)
+{
+    struct words *w = arena_zero(a, sizeof *w);
+    char text[ADDR_TEXT_BYTES];
+    for (; w->n < list->n; w->n++) {
+        int n = (int)addr_text(&list->addr[w->n].sa, text);
+        w->at[w->n] = (struct word){
+            list->addr[w->n],
+            arena_printf(a, "[dns] upstream probe %.*s failed: no reply", n, text).p,
+            arena_printf(a, "[dns] upstream %.*s exchange error: no useful reply", n, text).p};
+    }
+    return w;
+}
+
 static void on_news(void *user, enum ns_news news, const union addr *addr)
 {
-    char text[ADDR_TEXT_BYTES] = "";
-    (void)user;
-    if (addr)
-        addr_text(&addr->sa, text);
-    if (news == NS_PROBE_SILENT)
-        log_note_rarely(LOG_ERROR, "[dns] upstream probe failed: no reply", "upstream", text, NULL);
-    else if (news == NS_MISSED)
-        log_note_rarely(LOG_WARN, "[dns] upstream exchange error: no useful reply", "upstream",
-                        text, NULL);
-    else
+    const struct words *w = user;
+    if (news == NS_NONE_LEFT)
         log_note_rarely(LOG_WARN, "[dns] no upstream answers probes: all are asked", NULL);
+    for (unsigned i = 0; addr && i < w->n; i++) {
+        if (!addr_eq(&w->at[i].addr.sa, &addr->sa))
+            continue;
+        if (news == NS_PROBE_SILENT)
+            log_note_rarely(LOG_ERROR, w->at[i].probe, NULL);
+        else
+            log_note_rarely(LOG_WARN, w->at[i].exchange, NULL);
+    }
 }
 
 struct nameserver_list boot_upstreams(const struct egress_settings *set, struct handover *h,
@@ -81,6 +105,7 @@ struct nameserver_list boot_upstreams(const struct egress_settings *set, struct 
     list.try_ms = wait < TRY_MS ? wait : TRY_MS;
     list.watch_every_ms = settings_ms(set->probe_interval);
     list.watch_ms = wait < PROBE_MS ? wait : PROBE_MS;
+    list.user = make_words(&list, a);
     probe_parse(set->probe, &list.probe);
     return list;
 }

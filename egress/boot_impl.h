@@ -11,6 +11,7 @@
 #include "egress/dns/service.h"
 #include "egress/events/events.h"
 #include "egress/kernel/enforce.h"
+#include "egress/own_socket.h"
 #include "egress/state/always_files.h"
 #include "egress/state/policy_store.h"
 
@@ -24,6 +25,7 @@ struct boot {
     const struct egress_settings *set;
     struct handover *hand;
     struct marks marks;
+    struct own_socket own;
     struct arena *mem;
     struct worker *w;
     struct sidecar *sc;

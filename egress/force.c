@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "egress/boot_impl.h"
 #include "egress/events/metrics.h"
+#include "egress/judge.h"
 #include "egress/relay/relay.h"
 #include "policies/packet.h"
 #include "proxy/proxy.h"
@@ -235,6 +236,7 @@ void force_start(struct boot *b, int api)
                             .interception_ready = interception_ready,
                             .learned = learned,
                             .updated = updated,
+                            .is_local = judge_is_local,
                             .user = b};
     arena_init(&b->judged, NULL, 0);
     host.store = b->store = policy_store_new(b->w, b->set->policy_file);

@@ -4,6 +4,7 @@
 #include "egress/forward.h"
 #include "egress/gate_impl.h"
 #include "egress/relay/explicit_target.h"
+#include "net/dial.h"
 
 /* ---- refusals */
 
@@ -52,6 +53,14 @@ static struct str pool_of(const struct errand *e, const struct dial_to *to, stru
                         STR_ARG(e->asked), STR_ARG(to->host), to->port);
 }
 
+/* Nobody asks the parent for itself: what is asked of it inside such a tunnel is judged by none. */
+static bool is_parent(const struct sidecar *s, const struct errand *e)
+{
+    struct host parent;
+    return s->parent && e->c.port == s->parent->port && host_read(s->parent->host, &parent) &&
+           host_same(&parent, &e->host);
+}
+
 static void forward(const struct facts *f, struct errand *e, struct arena *a, struct verdict *v)
 {
     const struct sidecar *s = gate_sidecar(f);
@@ -60,6 +69,13 @@ static void forward(const struct facts *f, struct errand *e, struct arena *a, st
                     arena_printf(a,
                                  "host denied by egress policy: %.*s: the upstream proxy is "
                                  "asked for names only\n",
+                                 STR_ARG(e->asked)));
+        return;
+    }
+    if (is_parent(s, e)) {
+        gate_answer(v, 403, WHY_DENIED,
+                    arena_printf(a,
+                                 "host denied by egress policy: %.*s: it is the upstream proxy\n",
                                  STR_ARG(e->asked)));
         return;
     }

@@ -160,6 +160,7 @@ static int take_bound(struct handover *h, const char *name, const union addr *at
     if (fd < 0 || bound_to(fd, at))
         return fd;
     close(fd);
+    handover_leave(h, name, -1); /* the supervisor's copy may be in the new one's way */
     return -1;
 }
 

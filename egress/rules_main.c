@@ -11,6 +11,7 @@
 #include "egress/kernel/devices.h"
 #include "egress/kernel/nft.h"
 #include "egress/kernel/ruleset.h"
+#include "egress/kernel/rules_run.h"
 
 enum { TEXT_MAX = 4 << 20, GOOD = 0, REFUSED = 1, USAGE = 2 };
 
@@ -56,7 +57,7 @@ static int close_all(struct arena *a)
         return fail(REFUSED, "close", STR("the devices cannot be listed"));
     if (!ruleset_text(&r, a, &text, &error))
         return fail(REFUSED, "close", error);
-    if (run("close", text, a) == GOOD)
+    if (nft_apply(ruleset_first(text, a), a, &error) || run("close", text, a) == GOOD)
         return GOOD;
     r.lacks = RULESET_NO_WIRE | RULESET_NO_COUNTER | RULESET_NO_LOG;
     return ruleset_text(&r, a, &text, &error) ? run("close", text, a) : REFUSED;
@@ -68,6 +69,15 @@ static int remove_all(struct arena *a)
     if (nft_apply(ruleset_removal(true), a, &error))
         return GOOD;
     return run("remove", ruleset_removal(false), a);
+}
+
+/* Whoever waits for the rules need not wait for the end of this process as well. */
+static void tell_done(void)
+{
+    static const char done[] = RULES_DONE;
+    if (write(STDOUT_FILENO, done, sizeof done - 1) < 0)
+        return;
+    _exit(GOOD);
 }
 
 int main(int argc, char **argv)
@@ -84,6 +94,8 @@ int main(int argc, char **argv)
         status = remove_all(&a);
     else
         fputs("usage: sallyport-egress-rules apply < TEXT | close | remove\n", stderr);
+    if (status == GOOD)
+        tell_done();
     arena_done(&a);
     return status;
 }

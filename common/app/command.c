@@ -42,7 +42,8 @@ static int fault(const struct command *c, struct str error)
 
 static int usage_fault(const struct command *c, struct str error)
 {
-    fprintf(err_of(c), "Usage: %s; try --help\n", c->schema->usage);
+    if (!c->environment_only)
+        fprintf(err_of(c), "Usage: %s; try --help\n", c->schema->usage);
     return fault(c, error);
 }
 

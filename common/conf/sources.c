@@ -206,7 +206,9 @@ static bool apply_variables(const struct schema *schema, const struct conf_input
         struct str error;
         if (!value || !*value || set(row, settings, str_of(value), a, &error))
             continue;
-        *ret_error = arena_printf(a, "variable %s: %.*s", row->env, STR_ARG(error));
+        *ret_error = strcmp(row->env, row->name) == 0 /* then it is named already */
+                         ? error
+                         : arena_printf(a, "variable %s: %.*s", row->env, STR_ARG(error));
         return false;
     }
     return true;

@@ -31,6 +31,7 @@ struct api_client {
     struct session *session;
     struct visit *visit; /* the one there is, or NULL */
     bool proven;         /* has shown the token */
+    bool local;          /* could be the sandbox */
     bool closing;
 };
 
@@ -393,27 +394,42 @@ static void on_session_closed(void *user, struct session *s)
 
 static const struct session_events session_events = {on_visit, NULL, NULL, on_session_closed};
 
-/* The sandbox can open as many connections as there may be: whoever has shown no token makes room.
- */
-static struct api_client *find_idler(struct api *api)
+static struct api_client *oldest_idler(struct api *api, bool local)
 {
     list_each(l, &api->clients)
     {
         struct api_client *c = container_of(l, struct api_client, link);
         bool busy = c->visit && c->visit->state == VISIT_CHANGE;
-        if (!c->proven && !c->closing && !busy)
+        if (!c->proven && !c->closing && !busy && c->local == local)
             return c;
     }
     return NULL;
+}
+
+/* The sandbox can open as many connections as there may be, over and over: whoever has shown no
+ * token makes room, and those from elsewhere, whose first request is long on its way, not to it. */
+static struct api_client *find_idler(struct api *api, const struct api_client *newcomer)
+{
+    struct api_client *c = oldest_idler(api, true);
+    return c || newcomer->local ? c : oldest_idler(api, false);
+}
+
+static bool is_local(const struct api *api, const struct conn *conn)
+{
+    struct ip peer;
+    addr_ip(conn_info(conn)->peer, &peer);
+    return api->host.is_local && api->host.is_local(&peer);
 }
 
 static void on_accept(void *user, struct conn *conn)
 {
     struct api *api = user;
     bool full = api->nclients >= (unsigned)api->host.set->api_max_connections;
-    struct api_client *out = full ? find_idler(api) : NULL, *c = mem_new(sizeof *c);
+    struct api_client *c = mem_new(sizeof *c);
     c->api = api;
     c->conn = conn;
+    c->local = is_local(api, conn);
+    struct api_client *out = full ? find_idler(api, c) : NULL;
     list_init(&c->link);
     list_push(&api->clients, &c->link);
     api->nclients++;

@@ -36,6 +36,8 @@ struct api_host {
     /* Are all bound hosts still allowed?  False: `text` says which is not. */
     bool (*vault_allows)(void *user, const struct policy *p, char *text, size_t room);
     void (*updated)(void *user, const struct api_update *u);
+    /* Is this peer on this host, as the sandbox is?  NULL: none is. */
+    bool (*is_local)(const struct ip *peer);
     void *user;
 };
 

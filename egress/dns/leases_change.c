@@ -46,6 +46,14 @@ static bool is_pending(struct lease_ip *ip, unsigned kind, bool stays)
     return false;
 }
 
+/* What is over may be in use: the next poll will tell.  Unless the kernel keeps the address for
+ * another lease, it runs out there by itself. */
+static bool runs_or_is_late(const struct lease_ip *ip, unsigned k, uint64_t until, uint64_t now_ms)
+{
+    return until > now_ms ||
+           (until && until + LEASE_LATE_MS > now_ms && ip->asked[k] < until + LEASE_SLACK_MS);
+}
+
 static void judge_ip(struct building *b, struct lease_ip *ip, uint64_t now_ms)
 {
     struct lease_gone gone = {.ip = ip->ip};
@@ -53,7 +61,7 @@ static void judge_ip(struct building *b, struct lease_ip *ip, uint64_t now_ms)
     for (unsigned k = 0; k < LEASE_KINDS; k++) {
         const struct lease_name *name = NULL;
         uint64_t until = wanted(ip, 1u << k, &name);
-        bool stays = until > now_ms || is_pending(ip, 1u << k, true);
+        bool stays = runs_or_is_late(ip, k, until, now_ms) || is_pending(ip, 1u << k, true);
         reachable |= stays && 1u << k != LEASE_BOUND;
         if (!stays && (ip->asked[k] + LEASE_SLACK_MS > now_ms || is_pending(ip, 1u << k, false)))
             gone.kinds |= 1u << k;

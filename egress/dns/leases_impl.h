@@ -11,7 +11,9 @@ enum {
     LEASE_LONGEST_S = 360,
     /* The kernel counts whole seconds from when it got to an order: so much longer may it keep an
      * address than our books say. */
-    LEASE_SLACK_MS = 15000
+    LEASE_SLACK_MS = 15000,
+    /* A lease that is over for less may be in use: the next poll will tell. */
+    LEASE_LATE_MS = LEASES_POLL_MS + LEASE_SLACK_MS
 };
 
 struct lease_name {

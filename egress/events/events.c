@@ -175,6 +175,19 @@ static void log_denied(struct events *e, const struct dns_told *t, struct str ru
     log_end(&l);
 }
 
+/* Of an allowed name, and not the upstreams' fault: an operator may have to raise a limit (4.3). */
+static void warn_of_limits(const struct dns_told *t)
+{
+    if (t->why == WHY_LIMIT)
+        log_note_rarely(LOG_WARN,
+                        "[dns] SERVFAIL: a limit of questions or of learned addresses is reached",
+                        NULL);
+    else if (t->why == WHY_OVERLOAD)
+        log_note_rarely(LOG_WARN,
+                        "[dns] SERVFAIL: too many questions wait, or the kernel takes no address",
+                        NULL);
+}
+
 void events_dns(struct events *e, const struct dns_told *t)
 {
     char text[POLICY_RULE_BYTES];
@@ -184,6 +197,7 @@ void events_dns(struct events *e, const struct dns_told *t)
                   .kind = DECISION_DNS, .name = t->name, .rule = rule, .allow = t->judged.allow});
     if (t->why != WHY_DENIED) {
         log_outbound(e, t);
+        warn_of_limits(t);
         return;
     }
     log_denied(e, t, rule);

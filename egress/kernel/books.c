@@ -12,6 +12,7 @@ enum { KINDS = 4, LEAST_MS = 1000, SAME_S = 5, ENDING_S = 2 };
 struct book {
     struct ip ip;
     uint64_t until[KINDS]; /* 0: not in this set */
+    bool late[KINDS];      /* swept, and kept for a while */
     char *name[KINDS];
 };
 
@@ -81,7 +82,8 @@ void books_learn(struct books *b, const struct sets_address *list, size_t n, uin
         for (unsigned s = 0; s < KINDS; s++) {
             if (!(list[i].kinds & 1u << s))
                 continue;
-            b->count[s] += k->until[s] == 0;
+            b->count[s] += k->until[s] == 0 || k->late[s];
+            k->late[s] = false;
             k->until[s] = now_ms + 1000ull * list[i].seconds + 1;
             set_name(k, s, list[i].name);
         }
@@ -90,8 +92,9 @@ void books_learn(struct books *b, const struct sets_address *list, size_t n, uin
 
 static void leave(struct books *b, struct book *k, unsigned s)
 {
-    b->count[s] -= k->until[s] != 0;
+    b->count[s] -= k->until[s] != 0 && !k->late[s];
     k->until[s] = 0;
+    k->late[s] = false;
     mem_free(k->name[s]);
     k->name[s] = NULL;
 }
@@ -124,13 +127,23 @@ void books_forget(struct books *b, const struct sets_address *list, size_t n)
     }
 }
 
+static void sweep(struct books *b, struct book *k, unsigned s, uint64_t now_ms)
+{
+    if (k->until[s] + BOOKS_LATE_MS <= now_ms)
+        leave(b, k, s);
+    else if (k->until[s] <= now_ms && !k->late[s]) {
+        b->count[s]--;
+        k->late[s] = true;
+    }
+}
+
 void books_sweep(struct books *b, uint64_t now_ms)
 {
     size_t at = 0;
     for (struct book *k; (k = map_next(b->map, &at));) {
         for (unsigned s = 0; s < KINDS; s++)
-            if (k->until[s] && k->until[s] <= now_ms)
-                leave(b, k, s);
+            if (k->until[s])
+                sweep(b, k, s, now_ms);
         drop_if_empty(b, k);
     }
 }
@@ -187,14 +200,36 @@ static int by_ip(const void *a, const void *b)
     return memcmp(((const struct books_entry *)a)->ip.b, ((const struct books_entry *)b)->ip.b, 16);
 }
 
-size_t books_copy(const struct books *b, uint64_t now_ms, struct books_entry **ret)
+/* Being bound only takes away, so that stays without asking. */
+static unsigned kinds_late(const struct book *k, unsigned s, const struct policy *p)
+{
+    static const unsigned kinds[] = {
+        [LEARNED_USER] = SETS_LEARNED, [LEARNED_ALWAYS] = SETS_LEARNED_ALWAYS};
+    if (1u << s == SETS_BOUND)
+        return SETS_BOUND;
+    enum learned by = k->name[s][0] ? policy_learns(p, str_of(k->name[s])) : LEARNED_NOT;
+    return by == LEARNED_NOT ? 0 : kinds[by];
+}
+
+static unsigned kinds_now(const struct book *k, uint64_t now_ms, const struct policy *late)
+{
+    unsigned kinds = 0;
+    for (unsigned s = 0; s < KINDS; s++) {
+        if (k->until[s] > now_ms)
+            kinds |= 1u << s;
+        else if (late && k->until[s] && k->until[s] + BOOKS_LATE_MS > now_ms)
+            kinds |= kinds_late(k, s, late);
+    }
+    return kinds;
+}
+
+size_t books_copy(const struct books *b, uint64_t now_ms, const struct policy *late,
+                  struct books_entry **ret)
 {
     size_t n = 0, at = 0;
     struct books_entry *list = mem_new((map_size(b->map) + 1) * sizeof *list);
     for (const struct book *k; (k = map_next(b->map, &at));) {
-        unsigned kinds = 0;
-        for (unsigned s = 0; s < KINDS; s++)
-            kinds |= k->until[s] > now_ms ? 1u << s : 0;
+        unsigned kinds = kinds_now(k, now_ms, late);
         if (kinds)
             list[n++] = (struct books_entry){k->ip, kinds};
     }

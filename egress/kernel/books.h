@@ -16,7 +16,10 @@ void books_free(struct books *b);
 void books_learn(struct books *b, const struct sets_address *list, size_t n, uint64_t now_ms);
 /* Out of the sets of their kinds. */
 void books_forget(struct books *b, const struct sets_address *list, size_t n);
-/* Drops what has run out. */
+enum { BOOKS_LATE_MS = 45000 };
+
+/* What has run out is counted no more; it is known for BOOKS_LATE_MS, so that a flow that is open
+ * to it can be found in use (LEASES_POLL_MS), and then dropped. */
 void books_sweep(struct books *b, uint64_t now_ms);
 
 /* All that runs for another second at least, one entry for each address and kind, in `a`; names
@@ -25,7 +28,7 @@ size_t books_list(const struct books *b, uint64_t now_ms, struct arena *a,
                   struct sets_address **ret);
 /* By address, then kind; for qsort. */
 int books_order(const void *a, const void *b);
-/* When an address leaves the set of this kind, in ms; 0: it is not in it. */
+/* When an address leaves the set of this kind, in ms, which may be past; 0: it is not in it. */
 uint64_t books_until(const struct books *b, const struct ip *ip, unsigned kind);
 /* Addresses in the set of this kind. */
 unsigned books_count(const struct books *b, unsigned kind);
@@ -35,8 +38,10 @@ struct books_entry {
     struct ip ip;
     unsigned kinds;
 };
-/* Each address once, sorted; on the heap, the caller's. */
-size_t books_copy(const struct books *b, uint64_t now_ms, struct books_entry **ret);
+/* Each address once, sorted; on the heap, the caller's.  One that has run out is there for
+ * BOOKS_LATE_MS, as what the policy allows its name for; NULL: it is not. */
+size_t books_copy(const struct books *b, uint64_t now_ms, const struct policy *late,
+                  struct books_entry **ret);
 /* Kinds of an address in such a copy. */
 unsigned books_kinds(const struct books_entry *list, size_t n, const struct ip *ip);
 /* What kinds come to in a policy. */

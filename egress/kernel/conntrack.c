@@ -55,13 +55,14 @@ static int on_entry(const struct nlmsghdr *m, void *user)
     const struct nfgenmsg *g = mnl_nlmsg_get_payload(m);
     struct tracked t = {.family = g->nfgen_family};
     const struct nlattr *a, *tuple = NULL;
+    uint32_t status = 0;
     mnl_attr_for_each(a, m, sizeof *g)
     {
         uint16_t type = mnl_attr_get_type(a);
         if (type == CTA_TUPLE_ORIG)
             tuple = a;
         else if (type == CTA_STATUS)
-            t.redirected = ntohl(mnl_attr_get_u32(a)) & IPS_DST_NAT;
+            status = ntohl(mnl_attr_get_u32(a));
         else if (type == CTA_ZONE)
             t.zone = ntohs(mnl_attr_get_u16(a));
         else if (type == CTA_MARK)
@@ -69,6 +70,8 @@ static int on_entry(const struct nlmsghdr *m, void *user)
     }
     if (!tuple || mnl_attr_get_payload_len(tuple) > TUPLE_BYTES || !read_tuple(tuple, &t.flow))
         return 0;
+    t.redirected = status & IPS_DST_NAT;
+    t.answered = status & IPS_SEEN_REPLY;
     t.tuple_len = mnl_attr_get_payload_len(tuple);
     memcpy(t.tuple, mnl_attr_get_payload(tuple), t.tuple_len);
     r->each(r->user, &t);

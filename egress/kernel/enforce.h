@@ -101,7 +101,7 @@ void enforce_adopt(struct enforce *e, const struct egress_view *view);
  * time, nothing is looked through. */
 void enforce_cut(struct enforce *e, void (*done)(void *arg), void *arg);
 
-/* upkeep_setup.in_use: far ends of the TCP sockets of the namespace, each once. */
+/* upkeep_setup.in_use: far ends of what is open (flows_in_use()), each once. */
 void enforce_in_use(void *enforce,
                     void (*done)(void *arg, bool readable, const struct ip *list, size_t n),
                     void *arg);

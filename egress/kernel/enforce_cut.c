@@ -88,7 +88,7 @@ void cut_start(struct errand *o)
     }
     e->cut_owed = e->ahead; /* then this view is not the last word */
     o->view = view_ref(e->view);
-    o->nlearned_now = books_copy(e->books, worker_now(e->w), &o->learned_now);
+    o->nlearned_now = books_copy(e->books, worker_now(e->w), e->view->policy, &o->learned_now);
     e->under_way = o;
     enforce_job(e);
     worker_call(e->w, work, on_back, o);
@@ -102,20 +102,9 @@ struct use {
     void *arg;
     struct ip *list;
     size_t n, room;
+    bool full;
     int error;
 };
-
-static void add(void *user, const struct flow *f)
-{
-    struct use *u = user;
-    if (u->n == IN_USE_MAX)
-        return;
-    if (u->n == u->room) {
-        u->room = u->room ? 2 * u->room : 64;
-        u->list = mem_renew(u->list, u->room * sizeof *u->list);
-    }
-    u->list[u->n++] = f->dst;
-}
 
 static int by_ip(const void *a, const void *b)
 {
@@ -132,6 +121,27 @@ static void drop_doubles(struct use *u)
             u->list[n++] = u->list[i];
     }
     u->n = n;
+}
+
+/* Many flows to one address leave room for others; sorting often is not worth it. */
+static void make_room(struct use *u)
+{
+    if (u->room == IN_USE_MAX) {
+        drop_doubles(u);
+        u->full = u->n > IN_USE_MAX / 2;
+        return;
+    }
+    u->room = u->room ? 2 * u->room : 64;
+    u->list = mem_renew(u->list, u->room * sizeof *u->list);
+}
+
+static void add(void *user, const struct flow *f)
+{
+    struct use *u = user;
+    if (u->n == u->room && !u->full)
+        make_room(u);
+    if (u->n < u->room)
+        u->list[u->n++] = f->dst;
 }
 
 static void read_use(void *user)

@@ -57,7 +57,7 @@ static bool has_new_parent(const struct errand *o)
 {
     for (size_t i = 0; i < o->nlearn; i++) {
         if (o->learn[i].kinds & SETS_PARENT &&
-            books_until(o->e->books, &o->learn[i].ip, SETS_PARENT) == 0)
+            books_until(o->e->books, &o->learn[i].ip, SETS_PARENT) <= worker_now(o->e->w))
             return true;
     }
     return false;

@@ -31,6 +31,13 @@ void enforce_look(struct enforce *e)
     errand_give(errand_new(e, ERRAND_SYNC), true);
 }
 
+/* Then the namespace is open. */
+static bool is_gone(struct enforce *e)
+{
+    char hash[RULESET_HASH_TEXT];
+    return e->state == ENFORCE_HELD && sets_table(e->sets, hash) == -ENOENT;
+}
+
 void enforce_doubt(struct enforce *e)
 {
     uint64_t now = worker_now(e->w);
@@ -40,10 +47,10 @@ void enforce_doubt(struct enforce *e)
         e->doubt_since = now;
     if (e->under_way && e->under_way->sync)
         e->doubt_anew = true;
-    else if (!e->look_waits && !timer_is_set(&e->doubt)) {
-        if (now >= e->looked_at + e->gap_ms)
+    else if (!e->look_waits) {
+        if (now >= e->looked_at + e->gap_ms || is_gone(e))
             enforce_look(e);
-        else
+        else if (!timer_is_set(&e->doubt))
             timer_set(e->w, &e->doubt, e->looked_at + e->gap_ms - now);
     }
 }

@@ -206,9 +206,23 @@ static void tell(void *user, const struct flow *flow)
         u->each(u->user, flow);
 }
 
+/* Open is what the rules let pass without asking again: let out once, and answered.  An entry of
+ * TCP outlives its socket by days. */
+static void tell_entry(void *user, const struct tracked *t)
+{
+    if (t->flow.protocol != IPPROTO_TCP && t->answered && t->mark & RULESET_CT_OPEN &&
+        !t->redirected)
+        tell(user, &t->flow);
+}
+
+/* Without the entries what the sockets say is still true. */
 int flows_in_use(struct flows *f, void (*each)(void *user, const struct flow *flow), void *user)
 {
     struct usage u = {f, each, user};
     int error = read_local(f);
-    return error ? error : sockets_open(&f->sockets, IPPROTO_TCP, tell, &u);
+    if (error == 0)
+        error = sockets_open(&f->sockets, IPPROTO_TCP, tell, &u);
+    if (error == 0)
+        (void)!conntrack_dump(&f->conntrack, tell_entry, &u);
+    return error;
 }

@@ -30,8 +30,11 @@ void flows_close(struct flows *f);
  * in spite of an error.  A flow that begins meanwhile is judged by the rules in force. */
 must_check int flows_cut(struct flows *f, bool (*keep)(void *user, const struct flow *flow),
                          void *user, unsigned *ret_cut);
-/* Tells each() of every TCP socket of the namespace that is open towards somebody, as contract 4.3
- * counts activity: not LISTEN, CLOSE, TIME_WAIT; not loopback. */
+/* Tells each() of what is open towards somebody, as contract 4.3 counts activity: every TCP socket
+ * of the namespace but LISTEN, CLOSE, TIME_WAIT; and flows of other protocols that the workload
+ * opened, that were let out and answered, while conntrack knows them (UDP: 30 s after the last
+ * packet, once it has gone on for a while 120 s).  Not loopback, nothing that is ours, redirected
+ * or cut.  Should conntrack not answer, these are left out. */
 must_check int flows_in_use(struct flows *f, void (*each)(void *user, const struct flow *flow),
                             void *user);
 

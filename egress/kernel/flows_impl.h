@@ -12,7 +12,7 @@ struct tracked {
     struct flow flow;
     uint8_t family;
     uint16_t zone;
-    bool redirected;
+    bool redirected, answered;
     uint32_t mark;
     uint16_t tuple_len;
     uint8_t tuple[TUPLE_BYTES]; /* payload of the attribute */

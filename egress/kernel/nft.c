@@ -24,9 +24,9 @@ bool nft_apply(struct str text, struct arena *a, struct str *error)
     }
     nft_ctx_buffer_output(nft);
     struct str z = arena_printf(a, "%.*s", STR_ARG(text));
-    bool good = nft_run_cmd_from_buffer(nft, z.p) == 0;
-    if (!good)
-        *error = arena_str(a, first_line(nft_ctx_get_error_buffer(nft)));
+    if (nft_run_cmd_from_buffer(nft, z.p) == 0)
+        return true;
+    *error = arena_str(a, first_line(nft_ctx_get_error_buffer(nft)));
     nft_ctx_free(nft);
-    return good;
+    return false;
 }

@@ -4,10 +4,10 @@
 #include "egress/kernel/rules_run.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum { SAID_MAX = 1024, POLL_MS = 10 };
 
 struct run {
     pid_t pid;
-    int end; /* of a socket that is its input and its standard error */
+    int end; /* of a socket that is its input, output and standard error */
     int64_t until_ms;
     char said[SAID_MAX];
     size_t nsaid;
@@ -79,7 +79,7 @@ static int start(struct run *r, const char *program, const char *verb)
         return errno;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
     int error = posix_spawn(&r->pid, program, &actions, NULL, argv, env);
     posix_spawn_file_actions_destroy(&actions);
@@ -118,10 +118,15 @@ static void feed(struct run *r, struct str text)
     }
 }
 
-/* What it says, until it ends. */
+static bool is_done(const struct run *r)
+{
+    return str_eq((struct str){r->said, r->nsaid}, STR(RULES_DONE));
+}
+
+/* What it says, until it ends or is done. */
 static void hear(struct run *r)
 {
-    while (!is_late(r)) {
+    while (!is_late(r) && !is_done(r)) {
         char drop[256];
         bool room = r->nsaid < sizeof r->said;
         if (!wait_for(r, POLLIN))
@@ -151,6 +156,23 @@ static int end(struct run *r)
     while (waitpid(r->pid, &status, 0) < 0 && errno == EINTR)
         ;
     return -1;
+}
+
+static void *bury(void *arg)
+{
+    while (waitpid((pid_t)(intptr_t)arg, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return NULL;
+}
+
+/* Its end is waited for by a thread of its own. */
+static bool leave(const struct run *r)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, bury, (void *)(intptr_t)r->pid) != 0)
+        return false;
+    pthread_detach(thread);
+    return true;
 }
 
 static struct str first_line(const struct run *r)
@@ -187,5 +209,7 @@ bool rules_run(const char *program, const char *verb, struct str input, struct a
     shutdown(r.end, SHUT_WR);
     hear(&r);
     close(r.end);
+    if (is_done(&r) && leave(&r))
+        return true;
     return judge(&r, end(&r), verb, a, error);
 }

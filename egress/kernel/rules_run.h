@@ -7,6 +7,10 @@
 
 enum { RULES_RUN_MS = 10000 };
 
+/* What the program says on its output, and nothing else, when the kernel has taken the rules.  It
+ * may take some ms more to end. */
+#define RULES_DONE "done\n"
+
 /* verb: "apply" with the text on its input, "close" or "remove" (input empty).  program NULL: the
  * one beside the running program.  False: *error is one line in `a`, without the text. */
 must_check bool rules_run(const char *program, const char *verb, struct str input, struct arena *a,

@@ -258,6 +258,23 @@ static void put_inbound(struct text *t)
         RULESET_CT_CUT, RULESET_CT_CUT, RULESET_CT_INBOUND);
 }
 
+/* An answer of a name server to a question that conntrack has forgotten, for it came late or the
+ * sandbox has filled the table: as a flow from outside it would be a way back to the server. */
+static void put_late(struct text *t, const struct ruleset *r)
+{
+    put(t, "chain late {\n"
+           "type filter hook input priority -10; policy accept;\n"
+           "iifname \"lo\" accept\n"
+           "ct state != new accept\n"
+           "meta l4proto { tcp, udp } th sport 53 drop\n");
+    for (unsigned i = 0; i < r->nupstreams; i++) {
+        put(t, "%s saddr ", families[ip_is_v4(&r->upstreams[i].ip) ? 0 : 1].ip);
+        put_ip(t, &r->upstreams[i].ip);
+        put(t, " meta l4proto { tcp, udp } th sport %u drop\n", r->upstreams[i].port);
+    }
+    put(t, "}\n");
+}
+
 static void put_through(struct text *t)
 {
     put(t, "chain through {\n"
@@ -280,6 +297,18 @@ static void put_dns(struct text *t, const struct ruleset *r)
               "ip daddr 127.0.0.11 meta l4proto { tcp, udp } redirect to :%u\n"
               "}\n",
         r->dns_port, r->dns_port);
+}
+
+/* A flow that is open meets no redirect: in mode dns as well, nobody else may send on ours, whose
+ * ports he can have as soon as we have done with them. */
+static void put_own_flows(struct text *t, const struct ruleset *r)
+{
+    put(t, "chain own_flows {\ntype filter hook output priority 0; policy accept;\n");
+    put_own(t, r);
+    put(t, "ct mark set ct mark | %u accept\nct mark & %u == %u " FROM_A_PROCESS " ",
+        RULESET_CT_OWN, RULESET_CT_OWN, RULESET_CT_OWN);
+    put_count(t, r, "forged");
+    put(t, "drop\n}\n");
 }
 
 /* Over lo nothing but this host is reached; yet a socket bound to lo can begin a flow to anywhere,
@@ -543,11 +572,14 @@ static void put_inside(struct text *t, const struct ruleset *r)
     if (r->shape == RULESET_FULL)
         put_sets(t, r);
     put_guard(t, r);
+    put_late(t, r);
     if (r->shape != RULESET_CLOSED) {
         put_dns(t, r);
         put_relay(t, r);
     }
-    if (r->shape != RULESET_DNS)
+    if (r->shape == RULESET_DNS)
+        put_own_flows(t, r);
+    else
         put_filter(t, r);
     put_leave(t, r);
     put(t, "}\n");
@@ -586,6 +618,22 @@ bool ruleset_text(const struct ruleset *r, struct arena *a, struct str *ret, str
     *ret =
         arena_printf(a, HEAD "%016llx\"\n%.*s", (unsigned long long)hash, (int)inside.n, inside.p);
     return true;
+}
+
+static struct str with(struct str text, struct str what, struct str instead, struct arena *a)
+{
+    const char *at = memmem(text.p, text.n, what.p, what.n);
+    if (!at)
+        return text;
+    struct str before = {text.p, (size_t)(at - text.p)};
+    return arena_printf(a, "%.*s%.*s%.*s", STR_ARG(before), STR_ARG(instead),
+                        STR_ARG(str_skip(text, before.n + what.n)));
+}
+
+struct str ruleset_first(struct str text, struct arena *a)
+{
+    text = with(text, STR(ANEW("inet")), STR("create table inet " RULESET_TABLE "\n"), a);
+    return with(text, STR(ANEW("netdev")), STR("create table netdev " RULESET_TABLE "\n"), a);
 }
 
 struct str ruleset_hash(struct str text)

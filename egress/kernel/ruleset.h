@@ -82,6 +82,10 @@ struct ruleset {
  * device or cgroup cannot stand in a rule, *error says which; lies in `a` too. */
 must_check bool ruleset_text(const struct ruleset *r, struct arena *a, struct str *ret,
                              struct str *error);
+/* The same text, in `a`, for a kernel that has none of our tables; refused if it has one.  What is
+ * not taken away it need not tidy up, and the next transaction need not wait for that.  The table
+ * has no comment then. */
+struct str ruleset_first(struct str text, struct arena *a);
 /* The text that takes our tables away, missing or not; wire: the one of the devices too.  Static.
  */
 struct str ruleset_removal(bool wire);

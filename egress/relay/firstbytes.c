@@ -59,7 +59,7 @@ static enum firstbytes look_request(struct str s)
     s = str_skip(s, n);
     if (s.n == 0)
         return FIRST_MORE;
-    if (n == 0 || skip_all(&s, STR(" \t")) == 0)
+    if (n == 0 || skip_all(&s, STR(" \t\v\f\r")) == 0) /* RFC 9112 section 3 */
         return FIRST_OTHER;
     return look_target(s, method);
 }

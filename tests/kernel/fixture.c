@@ -29,6 +29,7 @@ struct ruleset fixture_settings(void)
                             .own_mark = OWN_MARK,
                             .pass_mark = PASS_MARK,
                             .group_mark = GROUP_MARK,
+                            .pass_priority = 0x5a11e504,
                             .has_uid = true,
                             .uid = OUR_UID,
                             .devices = devices,

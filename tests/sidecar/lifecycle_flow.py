@@ -390,6 +390,7 @@ def sigkill_at_any_step_of_a_change_leaves_the_old_or_the_new(lab):
         first = now == one
         for name, ip, good in (("ok.test", "203.0.113.10", first), ("b.test", "203.0.113.20", not first)):
             equal((not is_denied(w, name), w.gets_out(ip, within=1)), (good, good), f"round {i}: {name} and {ip} under {now['egress'][0]}")
+    check(not lab.long or 0 < unfinished < rounds, "some came before the end, some after:", unfinished)
     equal(sees(never), {False})
     w.recorder.nothing_left("to an address that neither allows", dst="203.0.113.66")
 

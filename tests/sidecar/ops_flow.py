@@ -1,7 +1,9 @@
 """Stopping, starting wrongly, and what is never written anywhere."""
+import errno
 import json
 import os
 import signal
+import socket
 import time
 
 from bench import Skipped, allow, check, closed, deny, equal, test, wait_for
@@ -154,8 +156,11 @@ def a_wrong_value_is_one_line_and_status_two(lab):
         equal(code, 2, f"{name}={value}: {err}{out}")
         lines = [line for line in err.splitlines() if line]
         check(len(lines) == 1 and "OPENSANDBOX_EGRESS_" + name in err, f"{name}={value}: one line with the name:", err)
+        closed_now = "opensandbox" in w.nft("list", "tables")
+        check(closed_now, f"{name}={value}: a sandbox whose sidecar cannot start must not be open")
+        w.nft("flush", "ruleset")
         equal(plain(w, "--check", **{name: value})[0], 2, f"--check with {name}={value}")
-    equal(w.nft("list", "ruleset").count("chain"), 0, "rules after starts that ended at their settings")
+        equal(w.nft("list", "tables"), "", "--check touches nothing")
 
 
 @test("OPS-06", "1.4", "B5")
@@ -218,6 +223,64 @@ def noise_is_counted_and_not_shouted(lab):
     check(time.monotonic() - start < 1 * lab.slow, "normal requests keep their time")
     works(w, "ok.test")
     check(len(s.log()) < 60 + n // 10, "lines:", len(s.log()), "for", n, "pieces of noise")
+
+
+def peeks(pids, secret):
+    """What of these processes shows the secret."""
+    found = []
+    for pid in pids:
+        for name in ("environ", "cmdline", "comm", "status", "maps", "mem", "root", "cwd"):
+            try:
+                with open(f"/proc/{pid}/{name}", "rb") as f:
+                    if secret in f.read(1 << 20):
+                        found.append((pid, name))
+            except OSError:
+                pass
+        for fd in range(64):
+            try:
+                os.close(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK))
+                found.append((pid, fd))
+            except OSError as e:
+                if e.errno not in (errno.EACCES, errno.EPERM, errno.ENOENT):
+                    found.append((pid, fd, str(e)))
+    return found
+
+
+@test("POL-09", "B5")
+def the_token_is_in_nothing_that_the_sandbox_can_read(lab):
+    w = begin(lab, supervised=True)
+    pids = [w.s.pid, w.s.worker]
+    for who in ("nobody", "root", "engine", 10042):
+        equal(w.workload(peeks, pids, TOKEN.encode(), who=who), [], f"what {who} can read")
+
+
+@test("OPS-05", limit=90)
+def what_clients_leave_behind_is_given_back(lab):
+    w = begin(lab, RULES=closed(allow("*.ok.test"), allow("ok.test")), DNS_CACHE_SIZE="100")
+    w.ns.zone["*.ok.test"] = host(10)
+    s = w.s
+    s.ask("GET", "/policy")
+    w.resolve("ok.test")
+    base = count_fds(s.worker)
+    held = []
+    for i in range(200):
+        c = s.client()
+        c.send(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + (b"\r\n" if i % 2 else b""))
+        d = w.connect("192.0.2.53", 53)
+        d.send(b"\0\x20half")
+        held += [c.sock, d]
+        w.resolve(f"n{i}.ok.test", tcp=i % 2 == 0)
+    check(count_fds(s.worker) > base + 100, "they were open")
+    for i, sock in enumerate(held):
+        if i % 3:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sock.close()
+    wait_for(lambda: count_fds(s.worker) <= base + 18, f"descriptors back at {base} and the sockets for questions", 15 * lab.slow)
+    works(w, "ok.test")
+
+
+def count_fds(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 @test("2.1", "B6")

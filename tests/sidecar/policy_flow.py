@@ -1,6 +1,7 @@
 """Rules and what they decide, in the running program: names by DNS, addresses by the kernel, the API in front of both."""
 import json
 import os
+import shutil
 import time
 
 import dnswire
@@ -362,6 +363,24 @@ def without_net_admin_nothing_pretends(lab):
         equal(w.resolve("ok.test", server="127.0.0.1", port=15353), ["198.51.100.10"], "DNS runs")
         check(w.ask("no.test", server="127.0.0.1", port=15353).denied, "and judges")
         s.stop()
+
+
+@test("POL-15", "E1", "INT-8")
+def without_the_program_that_programs_nftables_nothing_pretends(lab):
+    w = outside(lab, v6=False)
+    folder = os.path.join(w.dir, "alone")
+    os.makedirs(folder)
+    shutil.copy(lab.program, folder)
+    whole, lab.program = lab.program, os.path.join(folder, os.path.basename(lab.program))
+    s = w.sidecar(RULES=closed(allow("ok.test")), healthy=False)
+    wait_for(lambda: s.health()[0] == 503, "/healthz 503")
+    check(s.health()[1].startswith("not enforced: ") and len(s.health()[1]) > 16, "with the reason:", s.health())
+    r = s.ask("PATCH", "/policy", [allow("b.test")])
+    check(r.status in (200, 500), r.status)
+    time.sleep(1)
+    equal(s.health()[0], 503)
+    s.stop()
+    lab.program = whole
 
 
 @test("POL-15", "E5")

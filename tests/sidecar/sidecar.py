@@ -67,12 +67,17 @@ class Sidecar:
             argv = [self.lab.beside("sallyport-supervisor"), "--event-log", self.events_file, "--backoff-min", "50ms",
                     "--backoff-max", "500ms", "--on-burst-exit=false", "--name", "egress", *self.supervisor_flags, "--", *argv]
         env = {"ASAN_OPTIONS": "exitcode=99:detect_leaks=1:detect_odr_violation=0", "UBSAN_OPTIONS": "print_stacktrace=1",
-               "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1", "LSAN_OPTIONS": "exitcode=98", **self.env}
+               "TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:suppressions={self.suppressions()}", "LSAN_OPTIONS": "exitcode=98", **self.env}
         with open(self.out, "ab") as out, open(self.err, "ab") as err:
             self.process = self.world.popen(argv, who=self.who, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         if self.wants_health:
             self.wait_healthy()
         return self
+
+    def suppressions(self):
+        """tests/tsan.supp, where everybody can read it."""
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tsan.supp"), encoding="utf-8") as f:
+            return self.world.write("tsan.supp", f.read())
 
     def wait_healthy(self, within=30.0):
         def answer():

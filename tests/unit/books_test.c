@@ -66,13 +66,67 @@ static void what_has_run_out_is_not_told_and_is_swept(void **state)
     learn(b, "192.0.2.1", SETS_LEARNED, 60, "a.test", 0);
     learn(b, "192.0.2.2", SETS_LEARNED, 360, "a.test", 0);
     assert_int_equal(books_list(b, 60500, &arena, &list), 1);
-    assert_int_equal(books_copy(b, 61000, &copy), 1);
+    assert_int_equal(books_copy(b, 61000, NULL, &copy), 1);
     mem_free(copy);
     assert_int_equal(books_count(b, SETS_LEARNED), 2);
     books_sweep(b, 61000);
     assert_int_equal(books_count(b, SETS_LEARNED), 1);
     books_sweep(b, 400000);
     assert_int_equal(books_count(b, SETS_LEARNED), 0);
+}
+
+static struct policy *policy_of(const char *json)
+{
+    struct document d;
+    struct json_fault fault;
+    assert_true(document_parse(str_of(json), &d, &fault));
+    struct policy *p = policy_new(NULL, NULL, &d);
+    document_done(&d);
+    return p;
+}
+
+static unsigned kinds_at(const struct books *b, uint64_t now, const struct policy *late,
+                         const char *ip)
+{
+    struct books_entry *copy;
+    size_t n = books_copy(b, now, late, &copy);
+    struct sets_address a = address(ip, 0, 0, "");
+    unsigned kinds = books_kinds(copy, n, &a.ip);
+    mem_free(copy);
+    return kinds;
+}
+
+static void what_ran_out_a_moment_ago_is_what_its_name_is_allowed_for(void **state)
+{
+    struct books *b = *state;
+    struct policy *allow = policy_of("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]}"),
+                  *deny = policy_of("{}");
+    learn(b, "192.0.2.1", SETS_LEARNED_ALWAYS, 60, "a.test", 0);
+    learn(b, "192.0.2.2", SETS_LEARNED | SETS_BOUND, 60, "b.test", 0);
+    learn(b, "192.0.2.3", SETS_PARENT, 60, "", 0);
+    for (unsigned swept = 0; swept < 2; swept++) {
+        assert_int_equal(kinds_at(b, 61000, NULL, "192.0.2.1"), 0);
+        assert_int_equal(kinds_at(b, 61000, deny, "192.0.2.1"), 0);
+        assert_int_equal(kinds_at(b, 61000, allow, "192.0.2.1"), SETS_LEARNED);
+        assert_int_equal(kinds_at(b, 61000, allow, "192.0.2.2"), SETS_BOUND);
+        assert_int_equal(kinds_at(b, 61000, allow, "192.0.2.3"), 0);
+        assert_int_equal(kinds_at(b, 60100 + BOOKS_LATE_MS, allow, "192.0.2.1"), 0);
+        books_sweep(b, 61000);
+        assert_int_equal(books_count(b, SETS_LEARNED), 0);
+    }
+    learn(b, "192.0.2.1", SETS_LEARNED_ALWAYS, 60, "a.test", 62000);
+    assert_int_equal(books_count(b, SETS_LEARNED_ALWAYS), 1);
+    books_sweep(b, 61000 + BOOKS_LATE_MS);
+    assert_int_equal(kinds_at(b, 62000, allow, "192.0.2.2"), 0);
+    assert_int_equal(kinds_at(b, 62000, deny, "192.0.2.1"), SETS_LEARNED_ALWAYS);
+    struct sets_address gone = address("192.0.2.1", SETS_LEARNED_ALWAYS, 0, "");
+    books_sweep(b, 123000);
+    assert_int_equal(books_count(b, SETS_LEARNED_ALWAYS), 0);
+    books_forget(b, &gone, 1);
+    assert_int_equal(books_count(b, SETS_LEARNED_ALWAYS), 0);
+    assert_int_equal(kinds_at(b, 123000, allow, "192.0.2.1"), 0);
+    policy_free(allow);
+    policy_free(deny);
 }
 
 static void forgetting_is_for_the_kinds_that_are_named(void **state)
@@ -82,7 +136,7 @@ static void forgetting_is_for_the_kinds_that_are_named(void **state)
     struct sets_address gone = address("2001:db8::1", SETS_LEARNED, 0, "");
     learn(b, "2001:db8::1", SETS_LEARNED | SETS_LEARNED_ALWAYS, 100, "a.test", 0);
     books_forget(b, &gone, 1);
-    size_t n = books_copy(b, 0, &copy);
+    size_t n = books_copy(b, 0, NULL, &copy);
     assert_int_equal(books_kinds(copy, n, &gone.ip), SETS_LEARNED_ALWAYS);
     assert_int_equal(books_learned(SETS_LEARNED_ALWAYS | SETS_BOUND), LEARNED_ALWAYS);
     assert_int_equal(books_learned(SETS_BOUND), LEARNED_NOT);
@@ -90,7 +144,7 @@ static void forgetting_is_for_the_kinds_that_are_named(void **state)
     gone.kinds = 15;
     books_forget(b, &gone, 1);
     books_forget(b, &gone, 1);
-    n = books_copy(b, 0, &copy);
+    n = books_copy(b, 0, NULL, &copy);
     assert_int_equal(n, 0);
     assert_int_equal(books_kinds(copy, n, &gone.ip), 0);
     mem_free(copy);
@@ -149,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(each_kind_has_its_own_end_and_name),
         TEST(what_has_run_out_is_not_told_and_is_swept),
+        TEST(what_ran_out_a_moment_ago_is_what_its_name_is_allowed_for),
         TEST(forgetting_is_for_the_kinds_that_are_named),
         TEST(a_name_that_is_too_long_is_none),
         TEST(what_differs_is_found),

@@ -72,6 +72,18 @@ static void what_it_says_is_told_in_one_line(void **state)
     }
 }
 
+static void nobody_waits_for_the_end_of_who_is_done(void **state)
+{
+    struct str error;
+    (void)state;
+    script("echo done; sleep 2");
+    assert_true(rules_run(path, "close", STR_NONE, &arena, &error));
+    script("echo no; echo done; exit 1");
+    assert_false(rules_run(path, "close", STR_NONE, &arena, &error));
+    script("printf done; exit 1");
+    assert_false(rules_run(path, "close", STR_NONE, &arena, &error));
+}
+
 static void who_ends_without_a_word_is_named(void **state)
 {
     struct str error;
@@ -99,6 +111,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(what_it_says_is_told_in_one_line),
+        TEST(nobody_waits_for_the_end_of_who_is_done),
         TEST(who_ends_without_a_word_is_named),
         TEST(a_program_that_is_not_there_is_a_fault),
     };
