@@ -108,10 +108,10 @@ static struct end *origin(void)
 
 static void reads(struct end *e, const char *text)
 {
-    struct str rest = str_skip(fake_written(e->c), e->at);
-    if (!str_eq(rest, str_of(text)))
-        print_error("<%.*s> is not <%s>\n", STR_ARG(rest), text);
-    assert_true(str_eq(rest, str_of(text)));
+    struct str rest = str_skip(fake_written(e->c), e->at), want = str_of(text);
+    if (!str_eq(rest, want))
+        print_error("<%.*s> is not <%.*s>\n", STR_ARG(rest), STR_ARG(want));
+    assert_true(str_eq(rest, want));
     e->at += rest.n;
 }
 

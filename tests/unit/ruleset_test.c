@@ -159,6 +159,26 @@ static void names_that_could_be_rules_are_refused(void **state)
     }
 }
 
+static void the_first_rules_take_nothing_away(void **state)
+{
+    static const struct str devices[] = {{"eth0", 4}};
+    struct ruleset r = {.shape = RULESET_CLOSED, .devices = devices, .ndevices = 1};
+    struct str text, error;
+    struct arena a;
+    (void)state;
+    r.pass_mark = 3;
+    r.group_mark = 4;
+    arena_init(&a, NULL, 0);
+    assert_true(ruleset_text(&r, &a, &text, &error));
+    assert_non_null(strstr(arena_printf(&a, "%.*s", STR_ARG(text)).p, "delete table netdev"));
+    const char *first = ruleset_first(text, &a).p;
+    assert_null(strstr(first, "delete table"));
+    assert_null(strstr(first, "add table"));
+    assert_non_null(strstr(first, "create table inet opensandbox\ntable inet opensandbox {"));
+    assert_non_null(strstr(first, "create table netdev opensandbox\ntable netdev opensandbox {"));
+    arena_done(&a);
+}
+
 static void the_hash_is_of_the_rules(void **state)
 {
     struct ruleset r = plain(RULESET_FULL), other = plain(RULESET_FULL);
@@ -184,6 +204,7 @@ int main(void)
         cmocka_unit_test(a_kernel_that_lacks_much),
         cmocka_unit_test(a_namespace_without_devices_has_no_wire),
         cmocka_unit_test(names_that_could_be_rules_are_refused),
+        cmocka_unit_test(the_first_rules_take_nothing_away),
         cmocka_unit_test(the_hash_is_of_the_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
