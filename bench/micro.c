@@ -2,6 +2,7 @@
  * a change.  Everything is warm here, so these are lower bounds; bench/run.sh measures the whole.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/map.h"

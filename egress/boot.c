@@ -3,7 +3,6 @@
  */
 #include "egress/boot_parent.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -11,11 +10,8 @@
 #include "egress/dns/own_names.h"
 #include "egress/fit.h"
 #include "egress/relay/relay.h"
-#include "net/listen.h"
 #include "net/resolve.h"
 #include "proxy/proxy.h"
-
-enum { DNS_PORT = 15353 };
 
 struct boot *boot_of(const struct app *app)
 {
@@ -24,17 +20,12 @@ struct boot *boot_of(const struct app *app)
 
 /* ---- before anything */
 
-static bool wants_kernel(const struct egress_settings *set)
-{
-    return set->mode != EGRESS_PROXY;
-}
-
 /* A predecessor's rules may stay until ours replace them: they are closed already. */
 static void close_first(struct boot *b)
 {
     struct str error;
     struct arena a;
-    if (!wants_kernel(b->set) || handover_succeeds(b->hand))
+    if (!boot_wants_kernel(b->set) || handover_succeeds(b->hand))
         return;
     arena_init(&a, NULL, 0);
     if (!enforce_close(NULL, &a, &error)) {
@@ -90,82 +81,6 @@ struct names *boot_names(struct app *app, struct worker *w)
     return NULL; /* asked through the DNS that boot_start() makes */
 }
 
-/* ---- sockets of ours */
-
-static void local(union addr *ret, bool v6, uint16_t port)
-{
-    static const struct ip four = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 0, 1}},
-                           six = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
-    memset(ret, 0, sizeof *ret);
-    addr_make(ret, v6 ? &six : &four, port);
-}
-
-/* The names of a service's sockets, for handover and messages. */
-struct service {
-    const char *setting, *udp[2], *tcp[2];
-};
-static const struct service dns_names = {"DNS", {"udp4", "udp6"}, {"tcp4", "tcp6"}};
-static const struct service relay_names = {
-    EGRESS_VARIABLE "MITMPROXY_PORT", {NULL, NULL}, {"relay4", "relay6"}};
-
-static bool refuse(struct boot *b, const char *setting, struct str error, struct str *ret_error)
-{
-    *ret_error = arena_printf(b->mem, "%s: %.*s", setting, STR_ARG(error));
-    return false;
-}
-
-/* IPv6 may be switched off (K9): then the rules keep it closed. */
-static bool bind_local(struct boot *b, const struct service *s, uint16_t port, int udp[2],
-                       int tcp[2], struct str *ret_error)
-{
-    struct str error;
-    for (int v6 = 0; v6 < 2; v6++) {
-        union addr at;
-        local(&at, v6, port);
-        tcp[v6] = handover_listen(b->hand, s->tcp[v6], &at, b->mem, &error);
-        udp[v6] = -1;
-        if (tcp[v6] >= 0 && s->udp[v6])
-            udp[v6] = handover_udp(b->hand, s->udp[v6], &at, b->mem, &error);
-        bool good = tcp[v6] >= 0 && (udp[v6] >= 0 || !s->udp[v6]);
-        if (!good && (!v6 || errno == EADDRINUSE))
-            return refuse(b, s->setting, error, ret_error);
-    }
-    b->sc->ports[b->sc->nports++] = port;
-    return true;
-}
-
-static bool bind_one(struct boot *b, const char *setting, const char *name, const union addr *at,
-                     int *ret, struct str *ret_error)
-{
-    struct str error;
-    *ret = handover_listen(b->hand, name, at, b->mem, &error);
-    if (*ret < 0)
-        return refuse(b, setting, error, ret_error);
-    b->sc->ports[b->sc->nports++] = addr_port(&at->sa);
-    return true;
-}
-
-static bool bind_all(struct boot *b, struct boot_fds *f, struct str *ret_error)
-{
-    const struct egress_settings *set = b->set;
-    int none[2];
-    *f = (struct boot_fds){{-1, -1}, {-1, -1}, {-1, -1}, -1, -1};
-    if (set->core.admin_addr.n > 0) {
-        union addr admin;
-        if (addr_parse(set->core.admin_addr, &admin))
-            b->sc->ports[b->sc->nports++] = addr_port(&admin.sa);
-    }
-    if (wants_kernel(set) && !bind_local(b, &dns_names, DNS_PORT, f->udp, f->tcp, ret_error))
-        return false;
-    if (wants_kernel(set) && set->mitm &&
-        !bind_local(b, &relay_names, (uint16_t)set->mitm_port, none, f->relay, ret_error))
-        return false;
-    if (!bind_one(b, EGRESS_VARIABLE "HTTP_ADDR", "api", &set->http, &f->api, ret_error))
-        return false;
-    return set->proxy.sa.sa_family == 0 ||
-           bind_one(b, EGRESS_VARIABLE "PROXY_ADDR", "proxy", &set->proxy, &f->proxy, ret_error);
-}
-
 /* ---- the parts */
 
 static bool learned_bound(void *user, struct str name)
@@ -215,7 +130,7 @@ static void make_enforce(struct boot *b, const struct nameserver_list *list, boo
                                   .pass_mark = b->marks.pass,
                                   .group_mark = b->marks.group,
                                   .pass_priority = b->marks.pass_priority,
-                                  .dns_port = DNS_PORT,
+                                  .dns_port = BOOT_DNS_PORT,
                                   .dns6 = dns6,
                                   .relay_port = b->set->mitm ? (uint16_t)b->set->mitm_port : 0,
                                   .upstreams = servers,
@@ -265,7 +180,7 @@ static void make_dns(struct boot *b, const struct nameserver_list *list)
 static bool make_events(struct boot *b, struct str *ret_error)
 {
     b->free_names = (struct free_names){b->w, b->servers};
-    b->names = b->sc->outside = free_names_new(&b->free_names);
+    b->names = free_names_new(&b->free_names);
     b->sc->decisions = decisions_new();
     struct events_setup setup = {
         .w = b->w, .set = b->set, .decisions = b->sc->decisions, .names = b->names};
@@ -337,10 +252,10 @@ bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
     b->sc = sidecar_of(b->w);
     *b->sc = (struct sidecar){.set = b->set, .w = b->w};
     adopt_view(b, view_of(app_snapshot(app)));
-    if (!bind_all(b, &fds, ret_error))
+    if (!boot_bind(b, &fds, ret_error))
         return false;
     struct nameserver_list list = boot_upstreams(b->set, b->hand, a);
-    if (wants_kernel(b->set)) {
+    if (boot_wants_kernel(b->set)) {
         b->own = (struct own_socket){b->set, b->marks.own};
         list.prepare = own_socket_prepare(&b->own);
         dial_prepare(b->w, &list.prepare);

@@ -15,6 +15,8 @@
 #include "egress/state/always_files.h"
 #include "egress/state/policy_store.h"
 
+enum { BOOT_DNS_PORT = 15353 };
+
 struct boot_fds {
     int udp[2], tcp[2], relay[2]; /* for IPv4 and IPv6; -1: not there */
     int api, proxy;
@@ -56,6 +58,14 @@ struct boot {
 };
 
 struct boot *boot_of(const struct app *app);
+static inline bool boot_wants_kernel(const struct egress_settings *set)
+{
+    return set->mode != EGRESS_PROXY;
+}
+
+/* boot_sockets.c: all that the settings name, and lists their ports in the sidecar.  False: one
+ * line. */
+bool boot_bind(struct boot *b, struct boot_fds *ret, struct str *ret_error) must_check;
 
 /* Queue of changes, API on this socket, rule files. */
 void force_start(struct boot *b, int api);

@@ -6,7 +6,7 @@
 #ifndef EGRESS_HANDOVER_H
 #define EGRESS_HANDOVER_H
 
-#include "egress/keep.h"
+#include "egress/supervisor/keep.h"
 #include "net/addr.h"
 #include "policies/document.h"
 

@@ -59,14 +59,6 @@ void judge_init(struct judge *j, const struct snapshot *snap, const struct sidec
 
 /* ---- ports that no rule opens */
 
-static bool is_exempt(const struct egress_settings *set, const struct ip *ip)
-{
-    for (size_t i = 0; i < set->nexempt; i++)
-        if (ip_eq(&set->exempt[i], ip))
-            return true;
-    return false;
-}
-
 /* Port 53 is where a name server answers that the policy has no say in.  The address of a name that
  * a parent resolves is never seen. */
 static bool is_closed(const struct judge *j, const struct identity_conn *c,
@@ -77,7 +69,7 @@ static bool is_closed(const struct judge *j, const struct identity_conn *c,
     *ret = packet_judge(j->rules.policy, &j->packet, &k);
     switch (ret->by) {
     case PACKET_BY_DNS53:
-        return !waits && !(c->port == 53 && is_exempt(j->sidecar->set, &c->to));
+        return !waits && !(c->port == 53 && egress_is_exempt(j->sidecar->set, &c->to));
     case PACKET_BY_PORT853:
     case PACKET_BY_DOH:
         return true;
@@ -172,8 +164,7 @@ static bool has_address(const struct ifaddrs *all, const struct ip *ip)
 
 bool judge_is_loopback(const struct ip *ip)
 {
-    static const struct ip six = {{[15] = 1}};
-    return ip_eq(ip, &six) || (ip_is_v4(ip) && ip->b[12] == 127);
+    return ip_is_loopback(ip);
 }
 
 /* Where it cannot be told it is not: who asks serves those that are. */

@@ -28,6 +28,8 @@ struct opinion {
     char rule[POLICY_RULE_BYTES]; /* "user:3", "port853", "own" …; "": no rule decided */
 };
 
+/* identity_target(), identity_first() and identity_request(), after what no rule can open: our own
+ * listeners, closed ports.  *ret is REFUSE with any fault, *ret_host is set without one. */
 struct opinion judge_target(const struct judge *j, const struct identity_conn *c);
 struct opinion judge_first(const struct judge *j, const struct identity_conn *c, enum passage *ret);
 struct opinion judge_request(const struct judge *j, const struct identity_conn *c,
@@ -37,7 +39,7 @@ struct opinion judge_request(const struct judge *j, const struct identity_conn *
  * connection began?  Where a rule about the address opened it, that rule has to stay. */
 bool judge_holds(const struct judge *j, const struct identity_conn *c, const struct host *name);
 
-/* 127.0.0.0/8 or ::1. */
+/* ip_is_loopback(); tests, whose networks are all loopback, put another in its place. */
 bool judge_is_loopback(const struct ip *ip);
 /* Has this host that address? */
 bool judge_is_local(const struct ip *ip);

@@ -7,16 +7,6 @@
 
 enum { LOWEST = 61000, TRIES = 16 };
 
-static bool is_exempt(const struct egress_settings *set, const struct sockaddr *to)
-{
-    struct ip ip;
-    addr_ip(to, &ip);
-    for (size_t i = 0; i < set->nexempt; i++)
-        if (ip_eq(&set->exempt[i], &ip))
-            return true;
-    return false;
-}
-
 /* The kernel remembers our flows for a while after us, and refuses whoever sends on one of them: so
  * ours are above the ports that it gives to others (ip_local_port_range). */
 static void take_port(int fd, const struct sockaddr *to)
@@ -41,7 +31,9 @@ static void take_port(int fd, const struct sockaddr *to)
 static int on_prepare(void *user, int fd, const struct sockaddr *to)
 {
     const struct own_socket *own = user;
-    if (is_exempt(own->set, to))
+    struct ip ip;
+    addr_ip(to, &ip);
+    if (egress_is_exempt(own->set, &ip))
         return 0;
     setsockopt(fd, SOL_SOCKET, SO_MARK, &own->mark, sizeof own->mark);
     take_port(fd, to);

@@ -79,9 +79,7 @@ struct str egress_settings_missing(const struct egress_settings *s, struct arena
 struct str egress_settings_warnings(const struct egress_settings *s, struct arena *a);
 /* "dns", "dns+nft" or "proxy"; static. */
 const char *egress_mode_text(enum egress_mode mode);
-/* The redirected ports, "80,443" and the extra ones. */
-struct str egress_ports_text(const struct egress_settings *s, struct arena *a);
-/* "address:port", "[address]:port", ":port" for all addresses, "localhost:port"; port 1..65535. */
-bool egress_listener_parse(struct str text, union addr *ret);
+/* A name server that the workload may ask itself. */
+bool egress_is_exempt(const struct egress_settings *s, const struct ip *ip);
 
 #endif

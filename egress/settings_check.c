@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "egress/dns/upstreams.h"
 #include "http/url.h"
 #include "policies/document.h"
 #include "policies/domains.h"
@@ -60,7 +61,8 @@ static bool judge_mode(struct egress_settings *s, struct arena *a, struct str *r
            schema_refuse(a, ret_error, V("MODE"), s->mode_text, "dns, dns+nft or proxy");
 }
 
-bool egress_listener_parse(struct str text, union addr *ret)
+/* "address:port", "[address]:port", ":port" for all addresses, "localhost:port". */
+static bool parse_listener(struct str text, union addr *ret)
 {
     union addr addr;
     char literal[32] = "127.0.0.1";
@@ -78,7 +80,7 @@ bool egress_listener_parse(struct str text, union addr *ret)
 static bool judge_listener(const char *name, struct str text, union addr *ret, struct arena *a,
                            struct str *ret_error)
 {
-    return text.n == 0 || egress_listener_parse(text, ret) ||
+    return text.n == 0 || parse_listener(text, ret) ||
            schema_refuse(a, ret_error, name, text,
                          "address:port, [IPv6 address]:port, or :port for all addresses");
 }
@@ -130,60 +132,33 @@ static bool judge_rules(struct egress_settings *s, struct arena *a, struct str *
 
 /* ---- DNS */
 
-/* "8.8.8.8", "1.1.1.1:5353", "2001:db8::1", "[2001:db8::2]:853", "[2001:db8::3]" */
-static bool parse_server(struct str s, union addr *ret)
-{
-    struct ip ip;
-    if (ip_parse(s, &ip)) {
-        addr_make(ret, &ip, 53);
-        return true;
-    }
-    if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']' && str_chr(s, ':') >= 0 &&
-        ip_parse((struct str){s.p + 1, s.n - 2}, &ip)) {
-        addr_make(ret, &ip, 53);
-        return true;
-    }
-    return s.n && s.p[0] != ':' && addr_parse(s, ret) && addr_port(&ret->sa) != 0;
-}
-
-static bool has_addr(const union addr *at, size_t n, const union addr *one)
-{
-    for (size_t i = 0; i < n; i++)
-        if (addr_eq(&at[i].sa, &one->sa))
-            return true;
-    return false;
-}
-
 static bool judge_upstreams(struct egress_settings *s, struct arena *a, struct str *ret_error)
 {
-    static const char allowed[] = "a comma list of addresses, each with a port if it is not 53";
-    union addr *at = arena_get(a, (count_parts(s->upstream_text) + 1) * sizeof *at);
-    struct str rest = s->upstream_text;
-    for (struct str part; next_part(&rest, &part);) {
-        if (!parse_server(part, &at[s->nupstreams]))
-            return schema_refuse(a, ret_error, V("DNS_UPSTREAM"), part, allowed);
-        s->nupstreams += !has_addr(at, s->nupstreams, &at[s->nupstreams]);
-    }
-    s->upstreams = at;
-    return s->upstream_text.n == 0 || s->nupstreams > 0 ||
-           schema_refuse(a, ret_error, V("DNS_UPSTREAM"), s->upstream_text, allowed);
+    struct upstreams u;
+    struct str bad;
+    if (s->upstream_text.n == 0)
+        return true;
+    if (!upstreams_parse(s->upstream_text, a, &u, &bad))
+        return schema_refuse(a, ret_error, V("DNS_UPSTREAM"), bad,
+                             "a comma list of addresses, each with a port if it is not 53");
+    s->upstreams = u.at;
+    s->nupstreams = u.n;
+    return true;
 }
 
 static bool judge_exempt(struct egress_settings *s, struct arena *a, struct str *ret_error)
 {
-    struct ip *at = arena_get(a, (count_parts(s->exempt_text) + 1) * sizeof *at);
-    struct str rest = s->exempt_text;
-    for (struct str part; next_part(&rest, &part);) {
-        bool seen = false;
-        if (!ip_parse(part, &at[s->nexempt]))
-            return schema_refuse(a, ret_error, V("NAMESERVER_EXEMPT"), part,
-                                 "a comma list of addresses");
-        for (size_t i = 0; i < s->nexempt; i++)
-            seen |= ip_eq(&at[i], &at[s->nexempt]);
-        s->nexempt += !seen;
-    }
-    s->exempt = at;
-    return true;
+    struct str bad;
+    return exempt_parse(s->exempt_text, a, &s->exempt, &s->nexempt, &bad) ||
+           schema_refuse(a, ret_error, V("NAMESERVER_EXEMPT"), bad, "a comma list of addresses");
+}
+
+bool egress_is_exempt(const struct egress_settings *s, const struct ip *ip)
+{
+    for (size_t i = 0; i < s->nexempt; i++)
+        if (ip_eq(&s->exempt[i], ip))
+            return true;
+    return false;
 }
 
 static void cap(int64_t *ns, int64_t max_s, bool *ret_capped)
@@ -252,14 +227,6 @@ static bool judge_ports(struct egress_settings *s, struct arena *a, struct str *
         s->extra_ports[s->nextra_ports++] = port;
     }
     return true;
-}
-
-struct str egress_ports_text(const struct egress_settings *s, struct arena *a)
-{
-    struct str text = STR("80,443");
-    for (unsigned i = 0; i < s->nextra_ports; i++)
-        text = arena_printf(a, "%.*s,%u", STR_ARG(text), s->extra_ports[i]);
-    return text;
 }
 
 static bool judge_attrs(struct egress_settings *s, struct arena *a, struct str *ret_error)

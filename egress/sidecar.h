@@ -21,7 +21,6 @@ struct sidecar {
     struct enforce *enforce; /* NULL in mode proxy */
     struct relay *relay;     /* NULL: there are neither redirects nor an explicit proxy */
     struct api *api;
-    struct names *outside; /* names outside of the policy, for whom the operator wants to reach */
     uint16_t ports[SIDECAR_PORTS]; /* that we listen on: never dialled at an address of ours */
     unsigned nports;
     const struct dial_parent *parent; /* everything leaves through it; NULL: there is none */

@@ -8,25 +8,12 @@
 #include "base/text.h"
 #include "policies/signature.h"
 
-static bool is_loopback(const struct ip *ip)
-{
-    static const struct ip v6 = {{[15] = 1}};
-    return ip_is_v4(ip) ? ip->b[12] == 127 : ip_eq(ip, &v6);
-}
-
-/* A connection to it goes to the machine itself. */
-static bool is_unspecified(const struct ip *ip)
-{
-    static const struct ip v4 = {{[10] = 0xff, [11] = 0xff}}, v6 = {{0}};
-    return ip_eq(ip, &v4) || ip_eq(ip, &v6);
-}
-
 static bool is_local(const struct target_rules *rules, const struct ip *ip)
 {
     for (unsigned i = 0; i < rules->nlocal; i++)
         if (ip_eq(&rules->local[i], ip))
             return true;
-    return is_loopback(ip) || is_unspecified(ip);
+    return ip_is_loopback(ip) || ip_is_unspecified(ip);
 }
 
 static bool is_own(const struct target_rules *rules, const struct ip *ip, uint16_t port)
@@ -36,7 +23,7 @@ static bool is_own(const struct target_rules *rules, const struct ip *ip, uint16
         if (own->port != port)
             continue;
         if (own->any ? is_local(rules, ip)
-                     : ip_eq(&own->ip, ip) || (is_unspecified(ip) && is_loopback(&own->ip)))
+                     : ip_eq(&own->ip, ip) || (ip_is_unspecified(ip) && ip_is_loopback(&own->ip)))
             return true;
     }
     return false;
@@ -48,7 +35,7 @@ bool target_allowed(const struct target_rules *rules, const struct ip *ip, uint1
         return false;
     if (!cidr_is_special(ip))
         return true;
-    return (rules->loopback && is_loopback(ip)) || cidr_set_has(&rules->allow, ip);
+    return (rules->loopback && ip_is_loopback(ip)) || cidr_set_has(&rules->allow, ip);
 }
 
 /* ---- closed ports ---- */

@@ -4,16 +4,6 @@
 
 #include <stdio.h>
 
-static bool is_loopback(const struct ip *ip)
-{
-    static const struct cidr nets[] = {
-        {{{[10] = 0xff, [11] = 0xff, 127}}, 96 + 8},
-        {{{[15] = 1}}, 128},
-    };
-    static const struct cidr_set set = {nets, 2};
-    return cidr_set_has(&set, ip);
-}
-
 /* A container engine's resolver listens there on a port of its own. */
 static bool is_engine_resolver(const struct ip *ip)
 {
@@ -66,7 +56,7 @@ struct packet_answer packet_judge(const struct policy *p, const struct packet_ru
         return plain(PACKET_TO_DNS, PACKET_BY_DNS53);
     if (!rules->nft)
         return plain(PACKET_ACCEPT, PACKET_BY_NOTHING);
-    if (is_loopback(&packet->to))
+    if (ip_is_loopback(&packet->to))
         return plain(PACKET_ACCEPT, PACKET_BY_LOOPBACK);
     if (packet->proto != PACKET_ICMP && packet->port == 853)
         return plain(PACKET_REFUSE, PACKET_BY_PORT853);

@@ -31,19 +31,19 @@ static const struct cidr private_nets[] = {
     {{{0xfc}}, 7},
 };
 
-bool special_is_never_remote(const struct ip *ip)
+static bool is_never_remote(const struct ip *ip)
 {
     static const struct cidr_set set = {never_remote, sizeof never_remote / sizeof *never_remote};
     return cidr_set_has(&set, ip);
 }
 
-bool special_is_private(const struct ip *ip)
+static bool is_private(const struct ip *ip)
 {
     static const struct cidr_set set = {private_nets, sizeof private_nets / sizeof *private_nets};
     return cidr_set_has(&set, ip);
 }
 
-bool special_carries_v4(const struct ip *ip, struct ip *ret)
+static bool carries_v4(const struct ip *ip, struct ip *ret)
 {
     static const uint8_t nat64[12] = {0x00, 0x64, 0xff, 0x9b};
     if (memcmp(ip->b, nat64, sizeof nat64) != 0)
@@ -55,7 +55,7 @@ bool special_carries_v4(const struct ip *ip, struct ip *ret)
 
 static bool kept(const struct policy *p, const struct ip *ip, bool private_deny)
 {
-    if (!special_is_never_remote(ip) && !(private_deny && special_is_private(ip)))
+    if (!is_never_remote(ip) && !(private_deny && is_private(ip)))
         return true;
     return policy_addr_by_rule(p, ip);
 }
@@ -65,5 +65,5 @@ bool answer_kept(const struct policy *p, const struct ip *ip, bool private_deny)
     struct ip v4;
     if (!kept(p, ip, private_deny))
         return false;
-    return !special_carries_v4(ip, &v4) || kept(p, &v4, private_deny);
+    return !carries_v4(ip, &v4) || kept(p, &v4, private_deny);
 }

@@ -158,8 +158,8 @@ fi
 if $cppcheck && cppcheck --version 2>/dev/null | grep -q ' 2\.10'; then
     rule "cppcheck" < <(cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --max-configs=4 \
         -I common -I . -D_GNU_SOURCE --suppress={varFuncNullUB,legacyUninitvar,ctuuninitvar,zerodivcond} \
-        --suppress={missingInclude,missingIncludeSystem} --template='{file}:{line}: {id}: {message}' \
-        common policies ingress 2>&1)
+        --suppress={missingInclude,missingIncludeSystem,unknownMacro} --template='{file}:{line}: {id}: {message}' \
+        common policies ingress egress 2>&1)
 else
     echo "skip  cppcheck: no version 2.10, or not wanted"
 fi
@@ -201,10 +201,12 @@ echo "mirror      .c files   lines of a .c: median/90%/max  .h   functions: medi
 mapfile -t common < <(printf '%s\n' "${product[@]}" | grep '^common/')
 mapfile -t policies < <(printf '%s\n' "${product[@]}" | grep '^policies/')
 mapfile -t ingress < <(printf '%s\n' "${product[@]}" | grep '^ingress/')
+mapfile -t egress < <(printf '%s\n' "${product[@]}" | grep '^egress/')
 mapfile -t tests < <(printf '%s\n' "${others[@]}" | grep '^tests/')
 mirror common "${common[@]}"
 mirror policies "${policies[@]}"
 mirror ingress "${ingress[@]}"
+mirror egress "${egress[@]}"
 mirror all "${product[@]}"
 mirror tests "${tests[@]}"
 long=$(awk '

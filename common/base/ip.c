@@ -15,6 +15,18 @@ bool ip_eq(const struct ip *a, const struct ip *b)
     return memcmp(a->b, b->b, sizeof a->b) == 0;
 }
 
+bool ip_is_loopback(const struct ip *ip)
+{
+    static const struct ip v6 = {{[15] = 1}};
+    return ip_is_v4(ip) ? ip->b[12] == 127 : ip_eq(ip, &v6);
+}
+
+bool ip_is_unspecified(const struct ip *ip)
+{
+    static const struct ip v4 = {{[10] = 0xff, [11] = 0xff}}, v6 = {{0}};
+    return ip_eq(ip, &v4) || ip_eq(ip, &v6);
+}
+
 /* One decimal part, 0..255 without leading zeros; the number of characters it has, or 0. */
 static size_t read_part(struct str s, uint8_t *ret)
 {

@@ -20,6 +20,10 @@ enum { IP_TEXT_BYTES = 48 };
 bool ip_parse(struct str s, struct ip *ret);
 bool ip_is_v4(const struct ip *ip);
 bool ip_eq(const struct ip *a, const struct ip *b);
+/* 127.0.0.0/8 or ::1. */
+bool ip_is_loopback(const struct ip *ip);
+/* 0.0.0.0 or ::, a connection to which goes to the machine itself. */
+bool ip_is_unspecified(const struct ip *ip);
 /* Canonical text (RFC 5952; IPv4 dotted), no brackets; returns its length. */
 size_t ip_text(const struct ip *ip, char out[IP_TEXT_BYTES]);
 

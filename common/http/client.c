@@ -186,23 +186,10 @@ static void on_ready(void *user)
         ask(c, c->conn);
 }
 
-static void on_bytes(void *user, struct buf *in)
-{
-    (void)user;
-    (void)in;
-}
-
 static void on_eof(void *user)
 {
     struct client *c = user;
     conn_close(c->conn, WHY_TLS);
-}
-
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
 }
 
 static void on_closed(void *user, enum why why)
@@ -213,7 +200,8 @@ static void on_closed(void *user, enum why why)
     bury(c);
 }
 
-static const struct conn_events shaking_events = {on_ready, on_bytes, on_eof, on_fill, on_closed};
+static const struct conn_events shaking_events = {
+    .ready = on_ready, .eof = on_eof, .closed = on_closed};
 
 static void shake(struct client *c, struct conn *conn)
 {

@@ -30,7 +30,7 @@ static void on_close(uv_handle_t *h)
     struct conn *c = h->data;
     if (c->gate)
         atomic_fetch_sub_explicit(&c->gate->open, 1, memory_order_relaxed);
-    if (c->ev)
+    if (c->ev && c->ev->closed)
         c->ev->closed(c->user, c->why);
     drop_note(c);
     buf_clear(&c->in);
@@ -145,7 +145,7 @@ static bool offer_bytes(struct conn *c)
 {
     for (;;) {
         bool more = c->tls && conn_tls_read(c);
-        if (!c->closing && c->in.len > 0 && !c->paused)
+        if (!c->closing && c->in.len > 0 && !c->paused && c->ev->bytes)
             c->ev->bytes(c->user, &c->in);
         if (!more || c->closing)
             return true;
@@ -165,7 +165,8 @@ static void offer(struct conn *c)
         return;
     if (is_over(c) && !c->eof_told && c->in.len == 0) {
         c->eof_told = true;
-        c->ev->eof(c->user);
+        if (c->ev->eof)
+            c->ev->eof(c->user);
     } else if (c->eof && !is_over(c) && all && c->in.len == 0 && !c->offer) {
         conn_close(c, conn_gone(c)); /* cut off: FIN without close_notify */
         return;
@@ -351,7 +352,7 @@ static void flush(struct conn *c)
         }
         if (c->tls)
             conn_tls_fill(c);
-        else
+        else if (c->ev->fill)
             c->ev->fill(c->user, &c->out, FILL_BYTES);
         if (c->closing)
             return;
@@ -428,7 +429,7 @@ static void on_connect(uv_connect_t *r, int status)
         return;
     }
     conn_update_reading(c);
-    if (!c->closing)
+    if (!c->closing && c->ev->ready)
         c->ev->ready(c->user);
 }
 

@@ -17,6 +17,7 @@ struct worker;
 struct tls_ctx;
 struct tls_to;
 
+/* NULL: nothing to do; bytes then stay untaken. */
 struct conn_events {
     void (*ready)(void *user); /* connected, or TLS is up; not called for accepted plain ones, which
                                   are born ready */

@@ -108,7 +108,8 @@ static void come_up(struct conn *c)
     else if (t->ctx->verify)
         c->info.verified = str_of(t->name);
     conn_wake(c); /* fill() was not asked so far */
-    c->ev->ready(c->user);
+    if (c->ev->ready)
+        c->ev->ready(c->user);
 }
 
 /* True: the handshake is done. */
@@ -198,7 +199,8 @@ static bool encrypt(struct conn_tls *t)
 static void say(struct conn *c)
 {
     struct conn_tls *t = c->tls;
-    c->ev->fill(c->user, &t->plain, BATCH_BYTES);
+    if (c->ev->fill)
+        c->ev->fill(c->user, &t->plain, BATCH_BYTES);
     if (c->closing)
         return;
     if (t->plain.len == 0) {

@@ -35,32 +35,9 @@ struct dial {
 static void on_ready(void *user);
 static void on_closed(void *user, enum why why);
 
-static void on_bytes(void *user, struct buf *in)
-{
-    (void)user;
-    (void)in; /* a peer that speaks first: its bytes wait for the next owner */
-}
-
-static void on_eof(void *user)
-{
-    (void)user;
-}
-
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
-}
-
-static void on_orphan_closed(void *user, enum why why)
-{
-    (void)user;
-    (void)why;
-}
-
-static const struct conn_events attempt_events = {on_ready, on_bytes, on_eof, on_fill, on_closed};
-static const struct conn_events orphan_events = {NULL, on_bytes, on_eof, on_fill, on_orphan_closed};
+/* A peer that speaks first: its bytes wait for the next owner. */
+static const struct conn_events attempt_events = {.ready = on_ready, .closed = on_closed};
+static const struct conn_events nobody = {NULL};
 
 /* A conn whose closing nobody waits for. */
 static void drop_conn(struct dial *d)
@@ -70,7 +47,7 @@ static void drop_conn(struct dial *d)
     if (!c)
         return;
     conn_close(c, WHY_DIAL);
-    c->ev = &orphan_events;
+    c->ev = &nobody;
 }
 
 static void finish(struct dial *d, struct conn *c, enum why why)

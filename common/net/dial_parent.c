@@ -133,8 +133,7 @@ static void on_orphan_closed(void *user, enum why why)
 }
 
 static const struct conn_events events = {on_ready, on_bytes, on_eof, on_fill, on_closed};
-static const struct conn_events orphan_events = {on_ready, on_bytes, on_eof, on_fill,
-                                                 on_orphan_closed};
+static const struct conn_events orphan_events = {.closed = on_orphan_closed};
 
 struct parent_ask *parent_ask(struct worker *w, struct conn *c, const struct dial_to *to,
                               void (*done)(void *user, struct conn *c, enum why why, int status),

@@ -21,7 +21,6 @@ struct hostsource {
     struct worker *w;
     struct file resolv, hosts_file;
     uint16_t port;
-    struct prepare prepare;
     uint64_t looked;
     struct hostconf *conf;
     struct hosts *hosts;
@@ -98,7 +97,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static struct nameservers *make_servers(const struct hostsource *s, const struct resolv_conf *r)
 {
-    struct nameserver_list list = {.n = r->nservers, .rounds = r->attempts, .prepare = s->prepare};
+    struct nameserver_list list = {.n = r->nservers, .rounds = r->attempts};
     list.try_ms = least(r->timeout_s * 1000, TRY_MS);
     for (unsigned i = 0; i < r->nservers; i++)
         addr_make(&list.addr[i], &r->server[i], s->port);
@@ -158,7 +157,6 @@ struct hostsource *hostsource_new(struct worker *w, const struct names_files *fi
     struct hostsource *s = mem_new(sizeof *s);
     s->w = w;
     s->port = files->dns_port ? files->dns_port : 53;
-    s->prepare = files->prepare;
     s->looked = worker_now(w);
     file_init(&s->resolv, files->resolv_conf, "/etc/resolv.conf");
     file_init(&s->hosts_file, files->hosts, "/etc/hosts");

@@ -7,7 +7,6 @@
 
 #include "base/ip.h"
 #include "base/why.h"
-#include "net/prepare.h"
 
 struct worker;
 struct names;
@@ -17,9 +16,8 @@ enum { RESOLVE_ADDRESSES = 16 }; /* per name; IPv4 first, each family in the ord
 
 struct names_files {
     const char *resolv_conf,
-        *hosts;             /* NULL: /etc/resolv.conf, /etc/hosts; re-read when they change */
-    uint16_t dns_port;      /* of the name servers; 0: 53 */
-    struct prepare prepare; /* for each socket to them */
+        *hosts;        /* NULL: /etc/resolv.conf, /etc/hosts; re-read when they change */
+    uint16_t dns_port; /* of the name servers; 0: 53 */
 };
 
 /* files may be NULL: all defaults. */

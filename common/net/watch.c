@@ -20,15 +20,20 @@ struct look {
 
 enum watch_state { WATCH_WAITS, WATCH_LOOKS, WATCH_STOPPED };
 
+struct watched {
+    char *path;
+    struct look seen, fresh;
+    bool fresh_settled, held_back;
+};
+
 struct watch {
     struct worker *w;
     enum watch_state state; /* stopped while it looks: done() frees it */
-    char *path;
     void (*changed)(void *user);
     void *user;
     struct timer timer;
-    struct look seen, fresh;
-    bool fresh_settled, held_back;
+    unsigned n;
+    struct watched at[];
 };
 
 static struct look look_at(const char *path)
@@ -63,7 +68,8 @@ static bool is_settled(const struct look *l)
 
 static void destroy(struct watch *f)
 {
-    mem_free(f->path);
+    for (unsigned i = 0; i < f->n; i++)
+        mem_free(f->at[i].path);
     mem_free(f);
 }
 
@@ -71,27 +77,38 @@ static void destroy(struct watch *f)
 static void work(void *user)
 {
     struct watch *f = user;
-    f->fresh = look_at(f->path);
-    f->fresh_settled = is_settled(&f->fresh);
+    for (unsigned i = 0; i < f->n; i++) {
+        f->at[i].fresh = look_at(f->at[i].path);
+        f->at[i].fresh_settled = is_settled(&f->at[i].fresh);
+    }
+}
+
+static bool has_changed(struct watched *x)
+{
+    if (same_look(&x->fresh, &x->seen))
+        return false;
+    x->held_back = !x->fresh_settled &&
+                   !x->held_back; /* once: a file that is written all the time changes, too */
+    if (x->held_back)
+        return false;
+    x->seen = x->fresh;
+    return true;
 }
 
 static void on_looked(void *user)
 {
     struct watch *f = user;
+    bool changed = false;
     if (f->state == WATCH_STOPPED) {
         destroy(f);
         return;
     }
     f->state = WATCH_WAITS;
     timer_set(f->w, &f->timer, LOOK_MS);
-    if (same_look(&f->fresh, &f->seen))
-        return;
-    f->held_back = !f->fresh_settled &&
-                   !f->held_back; /* once: a file that is written all the time changes, too */
-    if (f->held_back)
-        return;
-    f->seen = f->fresh;
-    f->changed(f->user);
+    for (unsigned i = 0; i < f->n; i++)
+        changed |= has_changed(&f->at[i]);
+    if (changed)
+        f->changed(f->user);
 }
 
 static void on_timer(struct timer *t)
@@ -101,18 +118,28 @@ static void on_timer(struct timer *t)
     worker_call(f->w, work, on_looked, f);
 }
 
-struct watch *watch_start(struct worker *w, struct str path, void (*changed)(void *user),
-                          void *user)
+struct watch *watch_start_all(struct worker *w, const struct str *paths, unsigned n,
+                              void (*changed)(void *user), void *user)
 {
-    struct watch *f = mem_new(sizeof *f);
+    struct watch *f = mem_new(sizeof *f + n * sizeof *f->at);
     f->w = w;
-    f->path = mem_strdup(path);
     f->changed = changed;
     f->user = user;
-    f->seen = look_at(f->path); /* now, so that nothing the caller reads later can change unseen */
+    f->n = n;
+    for (unsigned i = 0; i < n; i++) {
+        f->at[i].path = mem_strdup(paths[i]);
+        /* now, so that nothing the caller reads later can change unseen */
+        f->at[i].seen = look_at(f->at[i].path);
+    }
     timer_init(&f->timer, on_timer);
     timer_set(w, &f->timer, LOOK_MS);
     return f;
+}
+
+struct watch *watch_start(struct worker *w, struct str path, void (*changed)(void *user),
+                          void *user)
+{
+    return watch_start_all(w, &path, 1, changed, user);
 }
 
 void watch_stop(struct watch *f)

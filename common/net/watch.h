@@ -13,6 +13,9 @@ struct worker;
 /* changed(user) on w's loop.  The path is copied. */
 struct watch *watch_start(struct worker *w, struct str path, void (*changed)(void *user),
                           void *user);
+/* The same for n files at once, at the cost of one. */
+struct watch *watch_start_all(struct worker *w, const struct str *paths, unsigned n,
+                              void (*changed)(void *user), void *user);
 void watch_stop(struct watch *f);
 
 #endif

@@ -27,7 +27,7 @@ void origins_free(struct origins *o)
 
 /* ---- pools */
 
-struct origin_pool *pool_find(struct origins *o, struct str name)
+static struct origin_pool *pool_find(struct origins *o, struct str name)
 {
     if (!o->last || !str_eq(o->last->name, name))
         o->last = map_get(o->pools, name);

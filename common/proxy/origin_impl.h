@@ -75,7 +75,6 @@ struct origins {
 bool dial_to_same(const struct dial_to *a, const struct dial_to *b);
 
 /* origin.c */
-struct origin_pool *pool_find(struct origins *o, struct str name);
 struct origin_pool *pool_get(struct origins *o, struct str name);
 /* Frees it when nothing is in it any more. */
 void pool_settle(struct origins *o, struct origin_pool *p);

@@ -22,42 +22,15 @@ static void pass(struct exchange *x)
     x->up->ops->end(x->up, NULL);
 }
 
-/* Until the gate has the connection it is nobody's. */
-static void on_nobodys_bytes(void *user, struct buf *in)
-{
-    (void)user;
-    (void)in;
-}
-
-static void on_nobodys_eof(void *user)
-{
-    (void)user;
-}
-
-static void on_nobodys_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
-}
-
-static void on_nobodys_closed(void *user, enum why why)
-{
-    (void)user;
-    (void)why;
-}
-
-static const struct conn_events nobodys = {NULL, on_nobodys_bytes, on_nobodys_eof, on_nobodys_fill,
-                                           on_nobodys_closed};
-
 static void on_released(void *user, struct conn *conn)
 {
+    static const struct conn_events nobody = {NULL}; /* until the gate has the connection */
     struct exchange *x = user;
     struct proxy *p = x->p;
     struct client *c = x->client;
     struct pin *pin = pin_get(p->w);
     x->bytes_in -= x->pending.len; /* they are counted where they go */
-    conn_attach(conn, &nobodys, NULL);
+    conn_attach(conn, &nobody, NULL);
     conn_untake(conn, &x->pending);
     exchange_part(x);
     proxy_client_gone(c);

@@ -15,12 +15,11 @@ static bool has_token(const struct secret *token, const struct http_head *head)
 
 static bool is_loopback(const struct sockaddr *peer)
 {
-    static const struct ip v6 = {{[15] = 1}};
     struct ip ip;
     if (peer->sa_family != AF_INET && peer->sa_family != AF_INET6)
         return false;
     addr_ip(peer, &ip);
-    return ip_is_v4(&ip) ? ip.b[12] == 127 : ip_eq(&ip, &v6);
+    return ip_is_loopback(&ip);
 }
 
 static bool is_port(struct str s)

@@ -1,4 +1,4 @@
-/* api_impl.h — one request to the API, for the files of egress/api. */
+/* api_impl.h — the API's connections and one request to it, for the files of egress/api. */
 #ifndef API_API_IMPL_H
 #define API_API_IMPL_H
 
@@ -15,7 +15,29 @@ enum visit_state {
     VISIT_ANSWERED
 };
 
-struct visit;
+struct api {
+    struct worker *w;
+    struct api_host host;
+    struct secret *token; /* NULL: none */
+    struct listener *listener;
+    struct http_limits limits;
+    struct list clients; /* oldest first */
+    unsigned nclients;   /* without those that are closing */
+    unsigned nvisits;
+    size_t bodies; /* bytes */
+    bool draining, stopping;
+};
+
+struct api_client {
+    struct list link;
+    struct api *api;
+    struct conn *conn;
+    struct session *session;
+    struct visit *visit; /* the one there is, or NULL */
+    bool proven;         /* has shown the token */
+    bool local;          /* could be the sandbox */
+    bool closing;
+};
 
 struct route {
     const char *path;
@@ -41,13 +63,17 @@ struct visit {
     char first[1024];
 };
 
+/* api.c: frees it once it is stopping and nothing of it is left. */
+void api_free_if_over(struct api *api);
+
+/* visit.c: a request begins; it ends by itself. */
+void visit_new(struct api_client *c, struct http_stream *stream);
 /* What all requests share. */
 const struct api_host *visit_host(const struct visit *v);
 struct str visit_body(const struct visit *v);
 /* Answers.  A refusal is one line of text; `text` comes without its end.  Nothing happens if the
  * client left. */
 void visit_refuse(struct visit *v, int status, struct str text);
-void visit_answer(struct visit *v, int status, const char *type, struct str body);
 /* One object; `o` is finished with a line feed and freed. */
 void visit_json(struct visit *v, struct json_out *o);
 /* The request waits for the queue of changes; visit_resume() follows, then the answer. */

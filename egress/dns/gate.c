@@ -63,7 +63,7 @@ struct str gate_name(const struct gate_query *q, char out[GATE_NAME_BYTES])
     return (struct str){out, dns_name_text(&lower, out)};
 }
 
-struct str gate_host(struct str name)
+static struct str host_of(struct str name)
 {
     ptrdiff_t dot;
     while (name.n && name.p[0] == '_' && (dot = str_chr(name, '.')) >= 0)
@@ -73,7 +73,7 @@ struct str gate_host(struct str name)
 
 bool gate_is_bound(const struct gate_rules *rules, struct str name)
 {
-    return rules->bound && rules->bound(rules->user, gate_host(name));
+    return rules->bound && rules->bound(rules->user, host_of(name));
 }
 
 bool gate_has_answer(const struct gate_query *q)

@@ -41,8 +41,8 @@ enum gate_step {
 enum gate_step gate_read(const void *p, size_t n, bool tcp, struct gate_query *ret);
 /* The question's name as policies take it: lower case, no final dot.  Returns its text in out. */
 struct str gate_name(const struct gate_query *q, char out[GATE_NAME_BYTES]);
-/* The host an intercepted name is about: the name without labels like _443 and _https. */
-struct str gate_host(struct str name);
+/* Is the host bound that the name is about, which is the name without labels like _443 and _https?
+ */
 bool gate_is_bound(const struct gate_rules *rules, struct str name);
 /* Can one reply answer it?  Not a zone transfer (RFC 5936, RFC 1995), nor what asks for no class
  * (RFC 2136). */

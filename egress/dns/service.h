@@ -47,7 +47,7 @@ struct dns_setup {
     struct nameservers *servers;
     struct leases *leases;
     struct upkeep *upkeep;          /* NULL: none */
-    const struct gate_rules *rules; /* until dns_adopt() */
+    const struct gate_rules *rules; /* until dns_service_adopt() */
     struct dns_limits limits;
     /* Not of queries of ours that are denied: who asks reports that.  May be NULL. */
     void (*told)(void *user, const struct dns_told *told);

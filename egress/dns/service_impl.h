@@ -1,5 +1,5 @@
-/* service_impl.h — what the course of a query (service.c), its TCP connections (service_tcp.c) and
- * our own queries (service_own.c) share. */
+/* service_impl.h — what the course of a query (service_lookup.c, service_answer.c), its TCP
+ * connections (service_tcp.c) and our own queries (service_own.c) share. */
 #ifndef DNS_SERVICE_IMPL_H
 #define DNS_SERVICE_IMPL_H
 
@@ -46,7 +46,38 @@ struct dns_service {
     uint8_t out[DNS_MESSAGE_MAX], query[DNS_QUERY_BYTES];
 };
 
+/* A query while it is answered; lives in the call. */
+struct answering {
+    struct dns_service *s;
+    const struct dns_origin *from;
+    const struct gate_query *q;
+    struct str name;
+    struct policy_answer judged;
+    uint64_t began_us;
+    bool waited; /* it is an asker's */
+};
+
+/* A query that waits, for a look-up or for the kernel. */
+struct asker {
+    struct list link; /* in lookup.askers, or in service.waiting */
+    struct dns_service *s;
+    struct dns_origin from; /* all NULL: gone */
+    struct gate_query q;
+    struct timer timer; /* while the kernel is asked */
+    uint64_t began_us;
+    uint8_t *reply;
+    size_t n;
+    struct gate_learned *learned;
+};
+
 /* ---- service.c */
+
+/* A connection has closed. */
+void dns_client_closed(struct dns_service *s);
+/* Frees it if it is over and nothing of it is left. */
+void dns_service_unused(struct dns_service *s);
+
+/* ---- service_lookup.c */
 
 /* A query's bytes; answered now or later. */
 void dns_query(struct dns_service *s, const struct dns_origin *from, const void *p, size_t n);
@@ -54,11 +85,27 @@ void dns_query(struct dns_service *s, const struct dns_origin *from, const void 
 void dns_ask(struct dns_service *s, const struct dns_origin *from, const struct gate_query *q);
 /* No reply can be given to this client any more. */
 void dns_origin_gone(struct dns_service *s, struct dns_client *client);
+/* Who waits for one gets no answer. */
+void dns_lookups_free(struct dns_service *s);
 
-/* A connection has closed. */
-void dns_client_closed(struct dns_service *s);
-/* Frees it if it is over and nothing of it is left. */
-void dns_service_unused(struct dns_service *s);
+/* ---- service_answer.c; each of the first four tells of it, once */
+
+/* By the policy. */
+void dns_deny(const struct answering *a);
+void dns_error(const struct answering *a, enum dns_rcode rcode, enum why why);
+/* From the upstream's reply, `age_s` old; exact: see leases_held().  `k` is the asker, if the query
+ * has waited; true: it is used up. */
+bool dns_answer_from(const struct answering *a, struct str upstream, uint32_t age_s, bool exact,
+                     struct asker *k);
+/* Answers k by the rules of now, from the upstream's reply or for want of one, and uses it up. */
+void dns_settle(struct asker *k, struct str reply, enum why why);
+/* To a query that cannot be judged; nobody is told of it. */
+void dns_malformed(struct dns_service *s, const struct dns_origin *from, struct gate_query *q);
+/* NULL: too many wait. */
+struct asker *dns_asker_new(const struct answering *a);
+void dns_asker_free(struct asker *k);
+/* Who waits for the kernel gets no answer. */
+void dns_waiting_free(struct dns_service *s);
 
 /* ---- service_own.c */
 

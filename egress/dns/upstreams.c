@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "net/hostfiles.h"
+#include "policies/target.h"
 
 enum { DNS_PORT = 53 };
 
@@ -60,7 +61,7 @@ bool upstreams_parse(struct str text, struct arena *a, struct upstreams *ret, st
     struct str rest = text, part;
     unsigned n = 0;
     while (str_next(&rest, ',', &part)) {
-        part = str_trim(part);
+        part = target_trim(part);
         if (part.n == 0)
             continue;
         if (!parse_one(part, &addr)) {
@@ -75,18 +76,6 @@ bool upstreams_parse(struct str text, struct arena *a, struct upstreams *ret, st
     return n > 0;
 }
 
-static bool is_loopback(const struct ip *ip)
-{
-    static const struct ip one = {.b = {[15] = 1}};
-    return ip_is_v4(ip) ? ip->b[12] == 127 : ip_eq(ip, &one);
-}
-
-static bool is_unspecified(const struct ip *ip)
-{
-    static const struct ip v6 = {.b = {0}}, v4 = {.b = {[10] = 0xff, [11] = 0xff}};
-    return ip_eq(ip, &v6) || ip_eq(ip, &v4);
-}
-
 void upstreams_of_resolv_conf(struct str text, struct arena *a, struct upstreams *ret)
 {
     static const struct ip otherwise = {
@@ -97,7 +86,7 @@ void upstreams_of_resolv_conf(struct str text, struct arena *a, struct upstreams
     unsigned n = 0;
     for (int loopback = 0; loopback <= 1; loopback++)
         for (unsigned i = 0; i < c.nservers; i++)
-            if (is_loopback(&c.server[i]) == loopback && !is_unspecified(&c.server[i]))
+            if (ip_is_loopback(&c.server[i]) == loopback && !ip_is_unspecified(&c.server[i]))
                 addr_make(&list[n++], &c.server[i], DNS_PORT);
     if (n == 0)
         addr_make(&list[n++], &otherwise, DNS_PORT);
@@ -109,7 +98,7 @@ bool upstreams_only_loopback(const struct upstreams *u)
     for (unsigned i = 0; i < u->n; i++) {
         struct ip ip;
         addr_ip(&u->at[i].sa, &ip);
-        if (!is_loopback(&ip))
+        if (!ip_is_loopback(&ip))
             return false;
     }
     return true;
@@ -123,30 +112,6 @@ static void add_once(struct ip *list, size_t *n, const struct ip *ip)
     list[(*n)++] = *ip;
 }
 
-size_t upstreams_allowed(struct str resolv_conf, const struct upstreams *upstreams,
-                         const struct ip *exempt, size_t nexempt, struct arena *a,
-                         const struct ip **ret)
-{
-    static const struct ip loopback = {.b = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
-    struct resolv_conf c;
-    resolv_conf_parse(resolv_conf, a, &c);
-    struct ip *list = arena_get(a, (1 + c.nservers + upstreams->n + nexempt) * sizeof *list);
-    size_t n = 0;
-    add_once(list, &n, &loopback);
-    for (unsigned i = 0; i < c.nservers; i++)
-        if (!is_loopback(&c.server[i]) && !is_unspecified(&c.server[i]))
-            add_once(list, &n, &c.server[i]);
-    for (unsigned i = 0; i < upstreams->n; i++) {
-        struct ip ip;
-        addr_ip(&upstreams->at[i].sa, &ip);
-        add_once(list, &n, &ip);
-    }
-    for (size_t i = 0; i < nexempt; i++)
-        add_once(list, &n, &exempt[i]);
-    *ret = list;
-    return n;
-}
-
 bool exempt_parse(struct str text, struct arena *a, const struct ip **ret, size_t *ret_n,
                   struct str *ret_bad)
 {
@@ -154,7 +119,7 @@ bool exempt_parse(struct str text, struct arena *a, const struct ip **ret, size_
     struct str rest = text, part;
     size_t n = 0;
     while (str_next(&rest, ',', &part)) {
-        part = str_trim(part);
+        part = target_trim(part);
         if (part.n == 0)
             continue;
         if (!ip_parse(part, &ip)) {

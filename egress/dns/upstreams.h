@@ -19,12 +19,6 @@ bool upstreams_parse(struct str text, struct arena *a, struct upstreams *ret, st
 void upstreams_of_resolv_conf(struct str text, struct arena *a, struct upstreams *ret);
 /* Are they all on loopback, where a process of the sandbox may answer in their place? */
 bool upstreams_only_loopback(const struct upstreams *u);
-/* Addresses that name service is allowed to reach: 127.0.0.1, the servers of resolv.conf that are
- * neither unspecified nor loopback, `upstreams`, `exempt`; each once.  Returns their number; `ret`
- * lies in the arena. */
-size_t upstreams_allowed(struct str resolv_conf, const struct upstreams *upstreams,
-                         const struct ip *exempt, size_t nexempt, struct arena *a,
-                         const struct ip **ret);
 /* E_NAMESERVER_EXEMPT: addresses, each once; false and *ret_bad: a part that is none. */
 bool exempt_parse(struct str text, struct arena *a, const struct ip **ret, size_t *ret_n,
                   struct str *ret_bad);

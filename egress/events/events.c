@@ -67,11 +67,6 @@ void events_drain(struct events *e, void (*done)(void *user), void *user)
         done(user);
 }
 
-const struct event_counters *events_counters(const struct events *e)
-{
-    return &e->counters;
-}
-
 static void decide(struct events *e, const struct decision *d)
 {
     if (e->s.decisions)

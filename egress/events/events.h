@@ -76,6 +76,5 @@ void events_update(struct events *e, const struct api_update *u);
  * eighth), and none is added; done(user) when none is left or the time is over, once, maybe before
  * this returns, and not after events_free(). */
 void events_drain(struct events *e, void (*done)(void *user), void *user);
-const struct event_counters *events_counters(const struct events *e);
 
 #endif

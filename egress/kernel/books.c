@@ -223,6 +223,18 @@ static unsigned kinds_now(const struct book *k, uint64_t now_ms, const struct po
     return kinds;
 }
 
+bool books_late_lose(const struct books *b, uint64_t now_ms, const struct policy *old,
+                     const struct policy *fresh)
+{
+    size_t at = 0;
+    for (const struct book *k; (k = map_next(b->map, &at));) {
+        enum learned was = books_learned(kinds_now(k, now_ms, old));
+        if (books_learned(kinds_now(k, now_ms, fresh)) < was)
+            return true;
+    }
+    return false;
+}
+
 size_t books_copy(const struct books *b, uint64_t now_ms, const struct policy *late,
                   struct books_entry **ret)
 {

@@ -42,6 +42,9 @@ struct books_entry {
  * BOOKS_LATE_MS, as what the policy allows its name for; NULL: it is not. */
 size_t books_copy(const struct books *b, uint64_t now_ms, const struct policy *late,
                   struct books_entry **ret);
+/* Is an address that has run out, and may still be in use, worth less by the second policy? */
+bool books_late_lose(const struct books *b, uint64_t now_ms, const struct policy *old,
+                     const struct policy *fresh);
 /* Kinds of an address in such a copy. */
 unsigned books_kinds(const struct books_entry *list, size_t n, const struct ip *ip);
 /* What kinds come to in a policy. */

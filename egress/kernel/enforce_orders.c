@@ -176,11 +176,14 @@ static void on_back(void *user);
 
 static void send_off(struct errand *o)
 {
+    struct enforce *e = o->e;
     if (o->sync)
-        enforce_deafen(o->e, true);
-    o->e->under_way = o;
-    enforce_job(o->e);
-    worker_call(o->e->w, work, on_back, o);
+        enforce_deafen(e, true);
+    else if (o->old && o->fresh)
+        e->cut_owed |= books_late_lose(e->books, worker_now(e->w), o->old, o->fresh);
+    e->under_way = o;
+    enforce_job(e);
+    worker_call(e->w, work, on_back, o);
 }
 
 void enforce_count_rules(struct enforce *e, const struct policy *p)

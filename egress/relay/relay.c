@@ -11,35 +11,9 @@
 
 enum { EBB_MS = 100, STRANGERS = 64 };
 
-/* ---- connections that nobody wants */
-
-static void on_bytes(void *user, struct buf *in)
-{
-    (void)user;
-    buf_clear(in);
-}
-
-static void on_eof(void *user)
-{
-    (void)user;
-}
-
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
-}
-
-static void on_closed(void *user, enum why why)
-{
-    (void)user;
-    (void)why;
-}
-
 void relay_discard(struct conn *conn, enum why why)
 {
-    static const struct conn_events nobody = {NULL, on_bytes, on_eof, on_fill, on_closed};
+    static const struct conn_events nobody = {NULL};
     conn_attach(conn, &nobody, NULL);
     conn_close(conn, why);
 }

@@ -26,7 +26,7 @@ struct always_files {
     struct worker *w;
     struct changes *q;
     char *paths[FILES];
-    struct watch *watches[FILES];
+    struct watch *watch; /* of all three */
     struct timer timer;
     enum state state;
     bool again;   /* something was said while a look was under way */
@@ -216,6 +216,7 @@ static void on_minute(struct timer *t)
 struct always_files *always_start(struct worker *w, struct changes *q, struct str folder)
 {
     struct always_files *f = mem_new(sizeof *f);
+    struct str paths[FILES];
     f->w = w;
     f->q = q;
     timer_init(&f->timer, on_minute);
@@ -223,8 +224,9 @@ struct always_files *always_start(struct worker *w, struct changes *q, struct st
         char path[4096];
         int n = snprintf(path, sizeof path, "%.*s/%s", STR_ARG(folder), names[i]);
         f->paths[i] = mem_strdup((struct str){path, (size_t)n < sizeof path ? (size_t)n : 0});
-        f->watches[i] = watch_start(w, str_of(f->paths[i]), on_seen, f);
+        paths[i] = str_of(f->paths[i]);
     }
+    f->watch = watch_start_all(w, paths, FILES, on_seen, f);
     look(f);
     return f;
 }
@@ -238,8 +240,7 @@ void always_stop(struct always_files *f)
 {
     if (!f)
         return;
-    for (int i = 0; i < FILES; i++)
-        watch_stop(f->watches[i]);
+    watch_stop(f->watch);
     timer_clear(f->w, &f->timer);
     f->stopped = true;
     if (f->state == FILES_WAIT)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "egress/supervisor_store.h"
+#include "egress/supervisor/store.h"
 
 #define CHECK(what)  \
     do {             \

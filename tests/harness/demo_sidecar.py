@@ -72,7 +72,8 @@ class Namespaces:
         w = self.w = self.lab.world()
         self.show.title("The sidecar: a sandbox of its own, with nothing allowed")
         w.nameserver({"site.test": {"A": ["198.51.100.10"], "AAAA": ["2001:db8::10"]}, "other.test": {"A": ["198.51.100.10"]}})
-        w.origin("198.51.100.10", 443, tls=w.ca.server("site.test", "other.test"), script=serves(TEXT))
+        for address in ("198.51.100.10", "2001:db8::10"):  # curl chooses: newer ones take IPv6 first
+            w.origin(address, 443, tls=w.ca.server("site.test", "other.test"), script=serves(TEXT))
         w.origin("198.51.100.20", 22, script=serves(TEXT))
         start = time.monotonic()
         self.s = w.sidecar(supervised=True, MITMPROXY_TRANSPARENT="true")

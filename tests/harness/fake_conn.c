@@ -175,7 +175,8 @@ static void offer(struct conn *c)
         size_t before = c->in.len;
         c->untaken = false;
         enter(c);
-        c->ev->bytes(c->user, &c->in);
+        if (c->ev->bytes)
+            c->ev->bytes(c->user, &c->in);
         c->in_event = false;
         assert(c->untaken || c->in.len <= before);
     }
@@ -184,7 +185,8 @@ static void offer(struct conn *c)
     if (c->eof && !c->eof_told && c->in.len == 0) {
         c->eof_told = true;
         enter(c);
-        c->ev->eof(c->user);
+        if (c->ev->eof)
+            c->ev->eof(c->user);
         c->in_event = false;
     }
     update_reading(c);
@@ -291,7 +293,8 @@ static void shake(struct conn *c)
     c->shaking = false;
     c->offer = true;
     enter(c);
-    c->ev->ready(c->user);
+    if (c->ev->ready)
+        c->ev->ready(c->user);
     c->in_event = false;
 }
 
@@ -307,7 +310,8 @@ static void flush(struct conn *c)
         if (c->closing || c->flying)
             return;
         enter(c);
-        c->ev->fill(c->user, &c->out, FILL_BYTES);
+        if (c->ev->fill)
+            c->ev->fill(c->user, &c->out, FILL_BYTES);
         c->in_event = false;
         assert(c->out.len <= FILL_BYTES + FILL_SLACK);
         if (c->closing)
@@ -353,7 +357,7 @@ static bool tell_closed(struct conn *c)
     buf_clear(&c->in);
     buf_clear(&c->out);
     buf_clear(&c->gap);
-    if (c->attached)
+    if (c->attached && c->ev->closed)
         c->ev->closed(c->user, c->why);
     return true;
 }

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "egress/supervisor_store.h"
+#include "egress/supervisor/store.h"
 
 struct keeper {
     struct store store;

@@ -15,6 +15,7 @@
 #include "egress/gate.h"
 #include "egress/judge.h"
 #include "egress/state/view.h"
+#include "harness/short_policy.h"
 #include "net/listen.h"
 #include "net/resolve.h"
 #include "proxy/proxy.h"
@@ -166,18 +167,12 @@ static void order(struct relay_rig *r, void (*act)(struct relay_rig *r, void *ar
 
 static struct snapshot *snapshot_of(struct relay_rig *r, const char *text)
 {
-    struct document d = {.rules = NULL, .allow = text[0] == '*'};
+    struct document d = short_policy(text);
     struct always_lists none = {NULL, NULL, NULL};
-    struct rules *rules = rules_new();
-    struct str rest = str_of(text + d.allow), word;
-    while (rest.n && str_next(&rest, ' ', &word))
-        if (word.n && rules_add(rules, word.p[0] == '+', str_skip(word, 1)) != TARGET_OK)
-            fail_msg("no rule: %.*s", STR_ARG(word));
-    d.rules = rules;
     struct egress_view *v = view_new(&d, &none, 1);
     struct snapshot *snap = view_snapshot(&r->set.core, v);
     view_unref(v);
-    rules_unref(rules);
+    document_done(&d);
     return snap;
 }
 

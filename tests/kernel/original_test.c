@@ -35,18 +35,6 @@ static void on_bytes(void *user, struct buf *in)
     buf_clear(in);
 }
 
-static void on_nothing(void *user)
-{
-    (void)user;
-}
-
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
-}
-
 static void on_closed(void *user, enum why why)
 {
     struct rig *r = user;
@@ -54,7 +42,7 @@ static void on_closed(void *user, enum why why)
     r->closed = true;
 }
 
-static const struct conn_events events = {on_nothing, on_bytes, on_nothing, on_fill, on_closed};
+static const struct conn_events events = {.bytes = on_bytes, .closed = on_closed};
 
 static void on_accept(void *user, struct conn *c)
 {

@@ -542,3 +542,15 @@ def try_inbound(ip):
             return c.recv(4) == b"ping"
     except OSError:
         return False
+
+
+@test("LIFE-05", "4.5", limit=90)
+def a_new_start_in_a_used_namespace_is_as_good_as_the_first(lab):
+    """What the kernel remembers of a predecessor's own questions must not be held against its successor."""
+    w = lab.world()
+    w.nameserver({"*.ok.test": {"A": ["198.51.100.10"], "AAAA": ["2001:db8::10"]}})
+    for turn, mode in enumerate(("dns", "dns+nft", "dns", "dns+nft")):
+        s = w.sidecar(MODE=mode, RULES=closed(allow("*.ok.test")))
+        for i in range(60):
+            equal(w.resolve(f"n{turn}-{i}.ok.test"), ["198.51.100.10"], f"question {i} in mode {mode}, start {turn}")
+        s.stop()

@@ -15,6 +15,7 @@
 #include "harness/name_list.h"
 #include "harness/pki.h"
 #include "harness/replier.h"
+#include "harness/until.h"
 #include "net/tls.h"
 #include "net/worker.h"
 
@@ -68,14 +69,6 @@ static void turn(struct rig *r)
     replier_step(&r->server);
     poll(NULL, 0, 1);
 }
-
-#define until(r, condition)                                                       \
-    do {                                                                          \
-        bool holds_ = false;                                                      \
-        for (int turns_ = 0; !(holds_ = (condition)) && turns_ < 20000; turns_++) \
-            turn(r);                                                              \
-        assert_true(holds_);                                                      \
-    } while (0)
 
 static void rig_done(struct rig *r)
 {

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "harness/until.h"
 #include "net/conn_impl.h"
 
 struct end {
@@ -106,15 +107,6 @@ static void turn(struct end *e)
     worker_turn(e->w);
     poll(NULL, 0, 1);
 }
-
-/* The condition may have effects: it is asked until it holds, and not again. */
-#define until(e, condition)                                                      \
-    do {                                                                         \
-        bool holds_ = false;                                                     \
-        for (int turns_ = 0; !(holds_ = (condition)) && turns_ < 5000; turns_++) \
-            turn(e);                                                             \
-        assert_true(holds_);                                                     \
-    } while (0)
 
 static void some_turns(struct end *e)
 {
@@ -461,6 +453,28 @@ static void bytes_before_an_owner_wait_for_the_next(void **state)
     worker_free(e.w);
 }
 
+static void an_owner_need_not_have_every_event(void **state)
+{
+    static const struct conn_events nobody = {NULL};
+    (void)state;
+    struct end e;
+    end_init(&e);
+    conn_attach(e.c, &nobody, NULL);
+    assert_int_equal(send(e.peer, "hello", 5, 0), 5);
+    conn_wake(e.c);
+    until(&e, conn_untaken(e.c) == 5);
+    conn_attach(e.c, &events, &e);
+    until(&e, e.got_n == 5);
+    conn_attach(e.c, &nobody, NULL);
+    shutdown(e.peer, SHUT_WR); /* no eof() */
+    some_turns(&e);
+    conn_close(e.c, WHY_DRAIN); /* no closed() */
+    some_turns(&e);
+    assert_int_equal(e.eofs + e.closeds, 0);
+    e.closeds = 1;
+    end_done(&e);
+}
+
 static void what_is_put_back_comes_again_before_the_rest(void **state)
 {
     (void)state;
@@ -519,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_refused_connect_says_why),
         cmocka_unit_test(a_connect_becomes_ready_once),
         cmocka_unit_test(bytes_before_an_owner_wait_for_the_next),
+        cmocka_unit_test(an_owner_need_not_have_every_event),
         cmocka_unit_test(what_is_put_back_comes_again_before_the_rest),
         cmocka_unit_test(with_what_is_put_back_the_end_comes_again),
     };

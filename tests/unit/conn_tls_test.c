@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "harness/pki.h"
 #include "harness/tls_peer.h"
+#include "harness/until.h"
 #include "net/conn_impl.h"
 #include "net/tls.h"
 
@@ -254,15 +255,6 @@ static void turn(struct bench *b)
     b->most = used > b->most ? used : b->most;
     poll(NULL, 0, 1);
 }
-
-/* The condition may have effects: it is asked until it holds, and not again. */
-#define until(b, condition)                                                      \
-    do {                                                                         \
-        bool holds_ = false;                                                     \
-        for (int turns_ = 0; !(holds_ = (condition)) && turns_ < 5000; turns_++) \
-            turn(b);                                                             \
-        assert_true(holds_);                                                     \
-    } while (0)
 
 static void some_turns(struct bench *b)
 {

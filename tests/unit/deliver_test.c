@@ -13,6 +13,7 @@
 
 #include "harness/name_list.h"
 #include "harness/replier.h"
+#include "harness/until.h"
 #include "net/worker.h"
 
 enum { LONG_MS = 60000 };
@@ -108,14 +109,6 @@ static void turn(struct rig *r)
     replier_step(&r->server);
     poll(NULL, 0, 1);
 }
-
-#define until(r, condition)                                                       \
-    do {                                                                          \
-        bool holds_ = false;                                                      \
-        for (int turns_ = 0; !(holds_ = (condition)) && turns_ < 20000; turns_++) \
-            turn(r);                                                              \
-        assert_true(holds_);                                                      \
-    } while (0)
 
 static void some_turns(struct rig *r)
 {

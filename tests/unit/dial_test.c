@@ -17,6 +17,7 @@
 #include "harness/name_list.h"
 #include "harness/pki.h"
 #include "harness/replier.h"
+#include "harness/until.h"
 #include "net/conn_impl.h"
 #include "net/tls.h"
 
@@ -64,14 +65,6 @@ static void turn(struct rig *r)
     replier_step(&r->parent);
     poll(NULL, 0, 1);
 }
-
-#define until(r, condition)                                                       \
-    do {                                                                          \
-        bool holds_ = false;                                                      \
-        for (int turns_ = 0; !(holds_ = (condition)) && turns_ < 20000; turns_++) \
-            turn(r);                                                              \
-        assert_true(holds_);                                                      \
-    } while (0)
 
 static void rig_done(struct rig *r)
 {

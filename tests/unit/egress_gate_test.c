@@ -13,6 +13,7 @@
 #include "egress/gate_impl.h"
 #include "egress/state/view.h"
 #include "harness/hello_bytes.h"
+#include "harness/short_policy.h"
 
 enum { NOW = 1000000 };
 
@@ -76,24 +77,17 @@ static void lease_anew(const struct policy *p)
             lease(rows[i].name, rows[i].ip);
 }
 
-/* "+ok.test -10.0.0.0/8", first "*" for default allow. */
 static void policy(const char *text)
 {
-    struct document d = {.rules = NULL, .allow = text[0] == '*'};
+    struct document d = short_policy(text);
     struct always_lists none = {NULL, NULL, NULL};
-    struct rules *rules = rules_new();
-    struct str rest = str_of(text + d.allow), word;
-    while (rest.n && str_next(&rest, ' ', &word))
-        if (word.n && rules_add(rules, word.p[0] == '+', str_skip(word, 1)) != TARGET_OK)
-            fail_msg("no rule: %.*s", STR_ARG(word));
-    d.rules = rules;
     struct egress_view *v = view_new(&d, &none, 1);
     snapshot_unref(t.snap);
     t.snap = view_snapshot(&t.set.core, v);
     t.f.snap = t.snap;
     lease_anew(v->policy);
     view_unref(v);
-    rules_unref(rules);
+    document_done(&d);
 }
 
 static int setup(void **state)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "egress/events/events_impl.h"
 #include "net/worker.h"
 #include "policies/edit.h"
 
@@ -183,7 +184,7 @@ static void every_query_is_counted_once_by_what_became_of_it(void **state)
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         query(f, "a.test", rows[i].why, rows[i].rcode, NULL);
-    const struct event_counters *c = events_counters(f->e);
+    const struct event_counters *c = &f->e->counters;
     assert_int_equal(counter_get(&c->denied), 1);
     assert_int_equal(counter_get(&c->upstream_error), 2);
     assert_int_equal(counter_get(&c->rcode), 1);
@@ -264,8 +265,8 @@ static void a_flood_of_refusals_is_some_lines_and_a_number(void **state)
     struct fixture *f = *state;
     for (int i = 0; i < 1000; i++)
         query(f, "evil.test", WHY_DENIED, DNS_NXDOMAIN, NULL);
-    assert_int_equal(counter_get(&events_counters(f->e)->denied), 1000);
-    assert_int_equal(counter_get(&events_counters(f->e)->lines_left_out), 900);
+    assert_int_equal(counter_get(&f->e->counters.denied), 1000);
+    assert_int_equal(counter_get(&f->e->counters.lines_left_out), 900);
     const char *text = lines(f);
     assert_int_equal(count(text, "question=evil.test"), 100);
     assert_int_equal(count(text, "\"msg\":\"[dns] denied by policy, more\",\"repeated\":900}"), 1);
@@ -311,9 +312,9 @@ static void refused_connections_and_packets_are_told(void **state)
     d.dst_port = 0;
     d.has_uid = false;
     events_drop(f->e, &d, STR("default"));
-    assert_int_equal(counter_get(&events_counters(f->e)->connections_allowed), 1);
-    assert_int_equal(counter_get(&events_counters(f->e)->connections_denied), 2);
-    assert_int_equal(counter_get(&events_counters(f->e)->drops), 2);
+    assert_int_equal(counter_get(&f->e->counters.connections_allowed), 1);
+    assert_int_equal(counter_get(&f->e->counters.connections_denied), 2);
+    assert_int_equal(counter_get(&f->e->counters.drops), 2);
     const char *at = lines(f);
     at = is_line(at, "warn",
                  "\"msg\":\"connection denied by policy\",\"target.host\":\"b.test\","

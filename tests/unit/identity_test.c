@@ -2,6 +2,7 @@
  * path.  `api.test` is bound for https and `web.test` for http, `lost.test` was bound by a vault
  * that is gone; leases are as in the table below. */
 #include "policies/identity.h"
+#include "harness/short_policy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,18 +70,11 @@ static enum learned learned_for(void *user, const struct ip *to)
     return best;
 }
 
-/* "+api.test -10.0.0.0/8", first "*" for default allow. */
 static struct policy *policy_of(const char *text)
 {
-    struct document d = {.rules = NULL, .allow = text[0] == '*'};
-    struct rules *rules = rules_new();
-    struct str rest = str_of(text + d.allow), word;
-    while (rest.n && str_next(&rest, ' ', &word))
-        if (word.n && rules_add(rules, word.p[0] == '+', str_skip(word, 1)) != TARGET_OK)
-            fail_msg("no rule: %.*s", STR_ARG(word));
-    d.rules = rules;
+    struct document d = short_policy(text);
     struct policy *p = policy_new(NULL, NULL, &d);
-    rules_unref(rules);
+    document_done(&d);
     return p;
 }
 

@@ -135,6 +135,29 @@ static void the_longest_text_fits(void **state)
     assert_int_equal(ip_text(&ip, text), 39);
 }
 
+static void addresses_of_the_machine_itself_are_known(void **state)
+{
+    static const struct {
+        const char *text;
+        bool loopback, unspecified;
+    } rows[] = {
+        {"127.0.0.1", true, false},    {"127.255.255.255", true, false},
+        {"::1", true, false},          {"0.0.0.0", false, true},
+        {"::", false, true},           {"0.0.0.1", false, false},
+        {"128.0.0.1", false, false},   {"126.0.0.1", false, false},
+        {"::2", false, false},         {"7f00::1", false, false},
+        {"::127.0.0.1", false, false}, {"fe80::1", false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ip ip;
+        assert_true(ip_parse(str_of(rows[i].text), &ip));
+        if (ip_is_loopback(&ip) != rows[i].loopback ||
+            ip_is_unspecified(&ip) != rows[i].unspecified)
+            fail_msg("%s", rows[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +166,7 @@ int main(void)
         cmocka_unit_test(a_refused_text_leaves_the_result_alone),
         cmocka_unit_test(mapped_addresses_are_ipv4),
         cmocka_unit_test(the_longest_text_fits),
+        cmocka_unit_test(addresses_of_the_machine_itself_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

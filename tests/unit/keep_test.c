@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "egress/supervisor_store.h"
+#include "egress/supervisor/store.h"
 
 struct fixture {
     struct store store;

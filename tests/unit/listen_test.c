@@ -95,27 +95,10 @@ struct rig {
     unsigned accepted, closed;
 };
 
-static void on_ready(void *user)
-{
-    (void)user;
-}
-
 static void on_bytes(void *user, struct buf *in)
 {
     (void)user;
     buf_clear(in);
-}
-
-static void on_eof(void *user)
-{
-    (void)user;
-}
-
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
 }
 
 static void on_closed(void *user, enum why why)
@@ -125,7 +108,7 @@ static void on_closed(void *user, enum why why)
     r->closed++;
 }
 
-static const struct conn_events events = {on_ready, on_bytes, on_eof, on_fill, on_closed};
+static const struct conn_events events = {.bytes = on_bytes, .closed = on_closed};
 
 static void on_accept(void *user, struct conn *c)
 {

@@ -50,18 +50,6 @@ static void on_bytes(void *user, struct buf *in)
     t.got_n += n;
 }
 
-static void on_eof(void *user)
-{
-    (void)user;
-}
-
-static void on_fill(void *user, struct buf *out, size_t max)
-{
-    (void)user;
-    (void)out;
-    (void)max;
-}
-
 static void on_closed(void *user, enum why why)
 {
     (void)user;
@@ -69,7 +57,8 @@ static void on_closed(void *user, enum why why)
     t.closeds++;
 }
 
-static const struct conn_events session = {on_ready, on_bytes, on_eof, on_fill, on_closed};
+static const struct conn_events session = {
+    .ready = on_ready, .bytes = on_bytes, .closed = on_closed};
 
 static void on_done(void *user, struct conn *conn, enum why why)
 {
@@ -331,7 +320,7 @@ static void cl_closed(void *user, enum why why)
     cl.closeds++;
 }
 
-static const struct conn_events client_events = {cl_ready, cl_bytes, on_eof, cl_fill, cl_closed};
+static const struct conn_events client_events = {cl_ready, cl_bytes, NULL, cl_fill, cl_closed};
 
 /* Takes the peer's socket over. */
 static void client_begins(void)

@@ -45,6 +45,17 @@ static void say_text(int fd, const char *text)
     say(fd, str_of(text));
 }
 
+/* A socket with a timeout may be interrupted by less than a signal (work that the kernel does for
+ * the thread), and is not taken up again by itself. */
+static ssize_t take(int fd, char *p, size_t n)
+{
+    ssize_t k;
+    do
+        k = recv(fd, p, n, 0);
+    while (k < 0 && errno == EINTR);
+    return k;
+}
+
 /* The next n bytes are these. */
 static void hear(int fd, struct str want)
 {
@@ -52,7 +63,7 @@ static void hear(int fd, struct str want)
     size_t n = 0;
     assert_true(want.n < ROOM);
     while (n < want.n) {
-        ssize_t k = recv(fd, bytes + n, want.n - n, 0);
+        ssize_t k = take(fd, bytes + n, want.n - n);
         if (k <= 0)
             fail_msg("heard %zu of %zu bytes: \"%.*s\"", n, want.n, (int)n, bytes);
         n += (size_t)k;
@@ -67,7 +78,7 @@ static const char *hear_all(int fd)
     static char bytes[ROOM];
     size_t n = 0;
     ssize_t k;
-    while ((k = recv(fd, bytes + n, sizeof bytes - 1 - n, 0)) > 0)
+    while ((k = take(fd, bytes + n, sizeof bytes - 1 - n)) > 0)
         n += (size_t)k;
     if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         fail_msg("no end after \"%.*s\"", (int)n, bytes);
@@ -78,7 +89,7 @@ static const char *hear_all(int fd)
 static bool is_reset(int fd)
 {
     char byte;
-    return recv(fd, &byte, 1, 0) < 0 && errno == ECONNRESET;
+    return take(fd, &byte, 1) < 0 && errno == ECONNRESET;
 }
 
 static unsigned number(const char *at)
@@ -95,7 +106,7 @@ static void hear_answer(int fd, int status, const char *body)
     static char bytes[ROOM];
     size_t n = 0, head = 0, length = 0;
     while (head == 0 || n < head + length) {
-        ssize_t k = recv(fd, bytes + n, 1, 0);
+        ssize_t k = take(fd, bytes + n, 1);
         if (k <= 0)
             fail_msg("the answer ends: \"%.*s\"", (int)n, bytes);
         bytes[++n] = 0;
@@ -151,7 +162,7 @@ static void serve(int fd, const char *request_begins)
     char bytes[ROOM];
     size_t n = 0;
     for (bytes[0] = 0; !strstr(bytes, "\r\n\r\n"); bytes[n] = 0) {
-        ssize_t k = recv(fd, bytes + n, 1, 0);
+        ssize_t k = take(fd, bytes + n, 1);
         if (k <= 0)
             fail_msg("the request ends: \"%.*s\"", (int)n, bytes);
         n += (size_t)k;

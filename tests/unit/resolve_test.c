@@ -36,8 +36,6 @@ struct rig {
     unsigned nkept;
     uint16_t ports[512];
     unsigned nports;
-    unsigned sockets; /* that were prepared */
-    int unprepared;   /* what preparing comes to: 0, or a negative errno */
 };
 
 /* What a resolve came to. */
@@ -97,20 +95,11 @@ static void silent(struct rig *rig, const struct dns_asked *a)
     (void)a;
 }
 
-static int count_socket(void *user, int fd, const struct sockaddr *to)
-{
-    struct rig *rig = user;
-    assert_true(fd >= 0);
-    assert_true(addr_port(to) != 0);
-    rig->sockets++;
-    return rig->unprepared;
-}
-
 static struct rig *rig_new(const char *resolv,
                            void (*on)(struct rig *rig, const struct dns_asked *a))
 {
     struct rig *rig = mem_new(sizeof *rig);
-    struct names_files files = {.prepare = {count_socket, rig}};
+    struct names_files files = {0};
     now_ms = 1000000;
     rig->handle = on;
     rig->servers = dns_servers_new(3, &files.dns_port, handle, rig);
@@ -264,20 +253,6 @@ static void a_name_is_asked_for_in_both_families_and_ipv4_comes_first(void **sta
     struct rig *rig = rig_new(ONE, both);
     expect(rig, "a.test", "192.0.2.1 2001:db8::1");
     expect_log(rig, "1 udp a.test A\n1 udp a.test AAAA\n");
-    rig_free(rig);
-}
-
-static void each_socket_is_prepared_and_none_goes_out_that_is_not(void **state)
-{
-    (void)state;
-    struct rig *rig = rig_new(ONE, both);
-    expect(rig, "a.test", "192.0.2.1 2001:db8::1");
-    assert_true(rig->sockets > 0);
-    rig_free(rig);
-    rig = rig_new(ONE, both);
-    rig->unprepared = -EPERM;
-    expect(rig, "a.test", "dns");
-    expect_log(rig, "");
     rig_free(rig);
 }
 
@@ -1274,7 +1249,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_is_asked_for_in_both_families_and_ipv4_comes_first),
-        cmocka_unit_test(each_socket_is_prepared_and_none_goes_out_that_is_not),
         cmocka_unit_test(at_most_sixteen_addresses_come_in_the_order_of_the_server),
         cmocka_unit_test(literals_are_their_own_answer_in_the_next_turn),
         cmocka_unit_test(what_is_no_name_and_no_address_is_never_asked_for),

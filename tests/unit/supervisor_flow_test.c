@@ -17,7 +17,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "egress/keep.h"
+#include "egress/supervisor/keep.h"
 
 enum { WORDS = 40, PATIENCE_MS = 10000 };
 

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "egress/supervisor_child.h"
-#include "egress/supervisor_events.h"
-#include "egress/supervisor_flags.h"
+#include "egress/supervisor/child.h"
+#include "egress/supervisor/events.h"
+#include "egress/supervisor/flags.h"
 
 static const struct schedule_rules defaults = {1000, 30000, 60000, 300000, 0.1, 10};
 

@@ -303,9 +303,8 @@ static void a_bad_certificate_changes_nothing_and_is_named(void **state)
 static void authorities_that_are_none_serve_nobody(void **state)
 {
     struct fixture *f = *state;
-    static const char *const bad[] = {"", " \n", "nonsense",
-                                      "-----BEGIN CERTIFICATE-----\nhush\n"
-                                      "-----END CERTIFICATE-----\n"};
+    static const char *const bad[] = {
+        "", " \n", "nonsense", "-----BEGIN CERTIFICATE-----\nhush\n-----END CERTIFICATE-----\n"};
     char flag[100];
     snprintf(flag, sizeof flag, "--tls-client-ca=%s", f->keys);
     write_file(f->keys, PEM_CN_CRT);

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "egress/events/events.h"
+#include "egress/events/events_impl.h"
 #include "harness/pki.h"
 #include "harness/replier.h"
 #include "net/resolve.h"
@@ -192,7 +192,7 @@ static void run_until(struct fixture *f, bool (*is_so)(const struct fixture *f))
 
 static const struct event_counters *counters(const struct fixture *f)
 {
-    return events_counters(f->e);
+    return &f->e->counters;
 }
 
 static unsigned count(const char *text, const char *piece)

@@ -150,6 +150,15 @@ static void put_text(struct json_out *o, struct str text)
         json_put_raw(o, STR("null"));
 }
 
+/* The redirected ports. */
+static struct str ports_text(struct row *r, const struct egress_settings *s)
+{
+    struct str text = STR("80,443");
+    for (unsigned i = 0; i < s->nextra_ports; i++)
+        text = arena_printf(r->a, "%.*s,%u", STR_ARG(text), s->extra_ports[i]);
+    return text;
+}
+
 /* By the vector's name for it; false: nobody knows it. */
 static bool put_effective(struct row *r, struct json_out *o, struct str key,
                           const struct egress_settings *s)
@@ -188,7 +197,7 @@ static bool put_effective(struct row *r, struct json_out *o, struct str key,
     if (str_eq(key, STR("mode")))
         json_put_str(o, str_of(egress_mode_text(s->mode)));
     else if (str_eq(key, STR("mitm_ports")))
-        json_put_str(o, egress_ports_text(s, r->a));
+        json_put_str(o, ports_text(r, s));
     else if (str_eq(key, STR("attrs")))
         put_attrs(r, o, s);
     else if (str_eq(key, STR("doh_blocklist")))

@@ -1,6 +1,6 @@
 /* run_supervisor.c — supervisor: pauses, budget and command lines, without a process: the runs of a
  * row happen on a clock that only they move. */
-#include "egress/supervisor_flags.h"
+#include "egress/supervisor/flags.h"
 #include "vectors/vectors.h"
 
 enum { WORDS = 64 };

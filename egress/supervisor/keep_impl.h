@@ -1,14 +1,14 @@
-/* keep_impl.h — the packets between a worker and its supervisor, for keep.c and supervisor_store.c.
+/* keep_impl.h — the packets between a worker and its supervisor, for keep.c and store.c.
  *
  * One packet of a sequenced-packet socket each way: this head, the name, the blob; a descriptor
  * goes as SCM_RIGHTS.  Both ends run on one machine, so integers are as it has them.  The
  * supervisor speaks only when asked, and answers with the number of the question. */
-#ifndef EGRESS_KEEP_IMPL_H
-#define EGRESS_KEEP_IMPL_H
+#ifndef SUPERVISOR_KEEP_IMPL_H
+#define SUPERVISOR_KEEP_IMPL_H
 
 #include <sys/types.h>
 
-#include "egress/keep.h"
+#include "egress/supervisor/keep.h"
 
 enum { KEEP_VERSION = 1 };
 

@@ -1,6 +1,6 @@
-/* supervisor_child.c — signals are read, not handled, so that everything happens in one place and
+/* child.c — signals are read, not handled, so that everything happens in one place and
  * one order: poll, signals, dead children, questions of the worker. */
-#include "egress/supervisor_child.h"
+#include "egress/supervisor/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

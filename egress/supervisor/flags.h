@@ -1,9 +1,9 @@
-/* supervisor_flags.h — the command line of sallyport-supervisor (contract egress-policy 1.5). */
-#ifndef EGRESS_SUPERVISOR_FLAGS_H
-#define EGRESS_SUPERVISOR_FLAGS_H
+/* flags.h — the command line of sallyport-supervisor (contract egress-policy 1.5). */
+#ifndef SUPERVISOR_FLAGS_H
+#define SUPERVISOR_FLAGS_H
 
 #include "base/mem.h"
-#include "egress/supervisor_schedule.h"
+#include "egress/supervisor/schedule.h"
 
 enum { HOOKS_MAX = 16, FLAGS_ERROR_BYTES = 200 };
 

@@ -1,4 +1,4 @@
-/* supervisor.c — sallyport-supervisor: starts the worker, waits, starts it again (contract
+/* main.c — sallyport-supervisor: starts the worker, waits, starts it again (contract
  * egress-policy 7.4).  It is the part that must not fail, so it does little: no loop library, no
  * threads, no parsing but of its command line.  While the worker is down the kernel's rules stay as
  * they are, and what the worker left here (keep.h) waits for its successor. */
@@ -9,9 +9,9 @@
 #include <sys/random.h>
 
 #include "base/text.h"
-#include "egress/supervisor_child.h"
-#include "egress/supervisor_events.h"
-#include "egress/supervisor_flags.h"
+#include "egress/supervisor/child.h"
+#include "egress/supervisor/events.h"
+#include "egress/supervisor/flags.h"
 
 enum { STOPPED = 0, SPENT = 1, USAGE = 2, GOES_ON = -1 };
 enum { HOOK_VARIABLES = 5, VARIABLE_BYTES = 64 };

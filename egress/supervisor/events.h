@@ -1,9 +1,9 @@
-/* supervisor_events.h — what happens to a worker, one JSON line each (contract egress-policy 7.4).
+/* events.h — what happens to a worker, one JSON line each (contract egress-policy 7.4).
  *
  * A line is made on the stack and written at once.  A sink that takes nothing loses lines; it never
  * holds the supervisor up. */
-#ifndef EGRESS_SUPERVISOR_EVENTS_H
-#define EGRESS_SUPERVISOR_EVENTS_H
+#ifndef SUPERVISOR_EVENTS_H
+#define SUPERVISOR_EVENTS_H
 
 #include "base/mem.h"
 

@@ -5,7 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "egress/keep_impl.h"
+#include "egress/supervisor/keep_impl.h"
 
 enum { DESCRIPTORS = 4 }; /* room for more than may come, so that we hold and close them */
 

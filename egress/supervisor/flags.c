@@ -1,5 +1,5 @@
-/* supervisor_flags.c — flags are rows: a name, how to read its value, and where that goes. */
-#include "egress/supervisor_flags.h"
+/* flags.c — flags are rows: a name, how to read its value, and where that goes. */
+#include "egress/supervisor/flags.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* supervisor_events.c — a line is as long as a pipe takes in one piece, so that it is whole among
+/* events.c — a line is as long as a pipe takes in one piece, so that it is whole among
  * what the worker writes to the same place. */
-#include "egress/supervisor_events.h"
+#include "egress/supervisor/events.h"
 
 #include <errno.h>
 #include <fcntl.h>

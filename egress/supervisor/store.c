@@ -1,6 +1,6 @@
-/* supervisor_store.c — entries in the order in which they came, found by walking: there are a few
+/* store.c — entries in the order in which they came, found by walking: there are a few
  * dozen, looked for at starts and changes of policy. */
-#include "egress/supervisor_store.h"
+#include "egress/supervisor/store.h"
 
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 /* keep.c — the worker's side of what its supervisor keeps.  Each call is one question and one
  * answer; they carry a number, so that an answer that came too late is not taken for the next
  * one's. */
-#include "egress/keep.h"
+#include "egress/supervisor/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "egress/keep_impl.h"
+#include "egress/supervisor/keep_impl.h"
 
 enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
 

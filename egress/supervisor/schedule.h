@@ -1,7 +1,7 @@
-/* supervisor_schedule.h — when a worker is started again, and when no more (contract egress-policy
+/* schedule.h — when a worker is started again, and when no more (contract egress-policy
  * 7.4).  Pure: time and chance are arguments; times are of one clock that does not jump, in ms. */
-#ifndef EGRESS_SUPERVISOR_SCHEDULE_H
-#define EGRESS_SUPERVISOR_SCHEDULE_H
+#ifndef SUPERVISOR_SCHEDULE_H
+#define SUPERVISOR_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-/* supervisor_schedule.c — back-off and crash budget.  Pauses double from the least to the greatest
+/* schedule.c — back-off and crash budget.  Pauses double from the least to the greatest
  * and begin anew after a run that was long enough; the budget looks only at when starts were. */
-#include "egress/supervisor_schedule.h"
+#include "egress/supervisor/schedule.h"
 
 #include <assert.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  * KEEP_WAIT_MS at most; one thread at a time.  On anything but WHY_OK nothing has changed, but
  * after WHY_DEADLINE it is not known.  WHY_LIMIT: too long, or no room for another entry;
  * WHY_REFUSED: the supervisor is gone or does not understand; WHY_DEADLINE: it does not answer. */
-#ifndef EGRESS_KEEP_H
-#define EGRESS_KEEP_H
+#ifndef SUPERVISOR_KEEP_H
+#define SUPERVISOR_KEEP_H
 
 #include "base/mem.h"
 #include "base/why.h"

@@ -1,12 +1,12 @@
-/* supervisor_store.h — what a supervisor keeps for its workers: the other side of keep.h.
+/* store.h — what a supervisor keeps for its workers: the other side of keep.h.
  *
  * Bounded by KEEP_ENTRIES_MAX entries of KEEP_BLOB_MAX bytes and one descriptor each.  Whatever a
  * worker sends, the store stays whole and the supervisor never waits for it. */
-#ifndef EGRESS_SUPERVISOR_STORE_H
-#define EGRESS_SUPERVISOR_STORE_H
+#ifndef SUPERVISOR_STORE_H
+#define SUPERVISOR_STORE_H
 
-#include "egress/keep.h"
-#include "egress/keep_impl.h"
+#include "egress/supervisor/keep.h"
+#include "egress/supervisor/keep_impl.h"
 
 struct store {
     struct kept entries[KEEP_ENTRIES_MAX]; /* names and blobs on the heap */

@@ -1,14 +1,14 @@
-/* supervisor_child.h — starting programs, waiting for them, and the signals meanwhile.
+/* child.h — starting programs, waiting for them, and the signals meanwhile.
  *
  * There is one child at a time that matters, the worker or a hook; it leads a process group of its
  * own, and what is left of a worker's group is killed when the worker has ended.  All others that
  * end are orphans and are reaped. */
-#ifndef EGRESS_SUPERVISOR_CHILD_H
-#define EGRESS_SUPERVISOR_CHILD_H
+#ifndef SUPERVISOR_CHILD_H
+#define SUPERVISOR_CHILD_H
 
 #include <sys/types.h>
 
-#include "egress/supervisor_store.h"
+#include "egress/supervisor/store.h"
 
 struct child {
     pid_t pid; /* 0: none */
