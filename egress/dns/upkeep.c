@@ -3,8 +3,6 @@
  * renewed. */
 #include "egress/dns/upkeep.h"
 
-#include <netinet/tcp.h>
-
 enum { AHEAD_S = 60, LAST_CALL_S = 5, PAUSE_S = 30, PAUSE_LONGEST_S = 600, DOUBLINGS = 5 };
 
 uint64_t upkeep_next_s(uint64_t lease_left_s, unsigned failures)
@@ -16,11 +14,6 @@ uint64_t upkeep_next_s(uint64_t lease_left_s, unsigned failures)
     if (pause > PAUSE_LONGEST_S)
         pause = PAUSE_LONGEST_S;
     return pause < last ? pause : last;
-}
-
-bool upkeep_in_use(unsigned tcp_state)
-{
-    return tcp_state != TCP_LISTEN && tcp_state != TCP_CLOSE && tcp_state != TCP_TIME_WAIT;
 }
 
 static bool is_among(const struct ip *list, unsigned n, const struct ip *ip)

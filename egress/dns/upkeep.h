@@ -18,9 +18,6 @@ enum { UPKEEP_NAMES = 128, UPKEEP_ADDRESSES = 64 };
  * failures in a row. */
 uint64_t upkeep_next_s(uint64_t lease_left_s, unsigned failures);
 
-/* Is a TCP socket in this state (of the kernel's numbers) a connection that uses its address? */
-bool upkeep_in_use(unsigned tcp_state);
-
 enum upkeep_found {
     UPKEEP_ANSWER,  /* NOERROR, with addresses or without */
     UPKEEP_NO_NAME, /* NXDOMAIN */

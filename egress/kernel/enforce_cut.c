@@ -65,11 +65,8 @@ static void on_back(void *user)
 {
     struct errand *o = user;
     struct enforce *e = o->e;
-    e->under_way = NULL;
-    if (enforce_job_over(e)) {
-        errand_free(o);
+    if (!errand_returned(o))
         return;
-    }
     e->running = true;
     note(o);
     if (o->after)

@@ -135,6 +135,8 @@ void errand_free(struct errand *o);
 void errand_give(struct errand *o, bool urgent);
 /* Are the policy's sets ours to keep? */
 bool enforce_applies(const struct enforce *e);
+/* An errand has come from the pool.  False: the end has come meanwhile, and it is freed. */
+bool errand_returned(struct errand *o);
 /* Goes on after an errand that was on the pool. */
 void errand_back(struct errand *o);
 void enforce_count_rules(struct enforce *e, const struct policy *p);

@@ -225,15 +225,22 @@ static bool try_again(struct errand *o)
     return true;
 }
 
+bool errand_returned(struct errand *o)
+{
+    struct enforce *e = o->e;
+    e->under_way = NULL;
+    if (!enforce_job_over(e))
+        return true;
+    errand_free(o);
+    return false;
+}
+
 static void on_back(void *user)
 {
     struct errand *o = user;
     struct enforce *e = o->e;
-    e->under_way = NULL;
-    if (enforce_job_over(e)) {
-        errand_free(o);
+    if (!errand_returned(o))
         return;
-    }
     if (try_again(o))
         return;
     e->running = true; /* what is asked for now comes after all that waits */

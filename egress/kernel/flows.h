@@ -12,6 +12,9 @@ struct flow {
     uint8_t protocol;            /* IPPROTO_… */
 };
 
+/* Is a TCP socket in this state (of the kernel's numbers) a connection that uses its address? */
+bool flow_in_use(unsigned tcp_state);
+
 struct flows;
 
 /* Opens sockets in the namespace of the calling thread.  Negative errno. */

@@ -15,6 +15,11 @@ enum {
                   1 << TCP_LAST_ACK | 1 << TCP_CLOSING | 1 << 12 /* a SYN just came */
 };
 
+bool flow_in_use(unsigned tcp_state)
+{
+    return tcp_state < 32 && (unsigned)OPEN_STATES >> tcp_state & 1;
+}
+
 static void put_ip(uint32_t out[4], const struct ip *ip)
 {
     memset(out, 0, 16);

@@ -1,5 +1,6 @@
 /* run_dns_leases.c — lease, lease_upkeep: how long addresses stay open, and what keeps them so. */
 #include "egress/dns/upkeep.h"
+#include "egress/kernel/flows.h"
 #include "vectors/vectors.h"
 
 enum { TEXT_BYTES = 4096 };
@@ -88,7 +89,7 @@ static void poll_of_row(struct polls *p, struct leases *l, const struct json *po
     size_t n = 0;
     const struct json *list = row_member(poll, "connections");
     for (const struct json *v = list ? json_first(list) : NULL; v; v = json_next(v))
-        if (upkeep_in_use(state_of(json_string(json_next(json_first(v))))) &&
+        if (flow_in_use(state_of(json_string(json_next(json_first(v))))) &&
             ip_parse(json_string(json_first(v)), &in_use[n]))
             n++;
     p->refuses = row_is(poll, "renewal", "fail");
