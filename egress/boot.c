@@ -7,9 +7,13 @@
 
 #include "base/log.h"
 #include "egress/boot_dns.h"
+#include "egress/boot_intercept.h"
 #include "egress/dns/own_names.h"
 #include "egress/fit.h"
+#include "egress/handover_hosts.h"
+#include "egress/harden.h"
 #include "egress/relay/relay.h"
+#include "egress/vault/lost.h"
 #include "net/resolve.h"
 #include "proxy/proxy.h"
 
@@ -42,7 +46,7 @@ bool boot_prepare(struct app *app, struct egress_settings *set, struct arena *a,
 {
     struct boot *b = mem_new(sizeof *b);
     struct str kept;
-    (void)ret_error;
+    harden_environment(&egress_schema);
     b->app = app;
     b->set = set;
     b->hand = handover_open(a);
@@ -53,7 +57,22 @@ bool boot_prepare(struct app *app, struct egress_settings *set, struct arena *a,
     b->marks = handover_marks(b->hand); /* who finds them relies on a closed kernel */
     if (set->policy_file.n == 0 && handover_text(b->hand, HANDOVER_POLICY, &kept))
         set->rules = kept;
-    return true;
+    if (set->vault_lost == EGRESS_LOST_REFUSE && handover_text(b->hand, HANDOVER_BOUND, &kept))
+        set->lost_hosts = kept;
+    b->bound = bound_hosts_new(b->hand);
+    b->reads = boot_intercept_prepare(set, a, ret_error);
+    return b->reads != NULL;
+}
+
+static struct egress_view *with_lost(struct egress_view *view, struct str hosts)
+{
+    if (!view || hosts.n == 0)
+        return view;
+    struct lost *lost = lost_read(hosts);
+    struct egress_view *ret = view_with_lost(view, lost);
+    lost_unref(lost);
+    view_unref(view);
+    return ret;
 }
 
 void *boot_view(const struct settings *set, const void *old, struct arena *a, struct str *ret_error)
@@ -71,7 +90,7 @@ void *boot_view(const struct settings *set, const void *old, struct arena *a, st
         always_lists_done(&lists);
     }
     document_done(&user);
-    return view;
+    return with_lost(view, s->lost_hosts);
 }
 
 struct names *boot_names(struct app *app, struct worker *w)
@@ -82,13 +101,6 @@ struct names *boot_names(struct app *app, struct worker *w)
 }
 
 /* ---- the parts */
-
-static bool learned_bound(void *user, struct str name)
-{
-    (void)user;
-    (void)name;
-    return false;
-}
 
 static void on_dns(void *user, const struct dns_told *told)
 {
@@ -237,10 +249,7 @@ static void start_kernel(struct boot *b)
 static void adopt_view(struct boot *b, const struct egress_view *view)
 {
     b->view = view_ref(view);
-    b->rules = (struct gate_rules){.policy = view->policy,
-                                   .private_deny = b->set->private_answers == EGRESS_PRIVATE_DENY,
-                                   .bound = learned_bound,
-                                   .user = b};
+    b->rules = force_rules(b->set, view);
 }
 
 bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
@@ -249,6 +258,7 @@ bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
     struct boot_fds fds;
     b->mem = a;
     b->w = app_worker(app, 0);
+    worker_private(b->w);
     b->sc = sidecar_of(b->w);
     *b->sc = (struct sidecar){.set = b->set, .w = b->w};
     adopt_view(b, view_of(app_snapshot(app)));
@@ -268,6 +278,9 @@ bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
     if (!b->parent && ret_error->n)
         return false;
     b->sc->parent = boot_parent_dial(b->parent);
+    bool reads = fds.relay[0] >= 0 || fds.proxy >= 0;
+    if (reads && !boot_intercept_start(b->reads, b, ret_error))
+        return false;
     make_relay(b, &fds);
     listen_dns(b, &fds);
     start_kernel(b);
@@ -295,6 +308,7 @@ static void cut_connections(struct boot *b)
 {
     enum { TURNS = 100 };
     struct proxy *p = proxy_of(b->w);
+    boot_intercept_stop(b->reads);
     relay_free(b->sc->relay);
     b->sc->relay = NULL;
     proxy_cut(p);
@@ -321,6 +335,7 @@ void boot_stop(struct app *app)
     if (!settled)
         leave_all();
     events_free(sc->events);
+    boot_intercept_free(b->reads);
     boot_parent_free(b->parent);
     names_free(b->names);
     names_free(worker_get(b->w, SLOT_NAMES));
@@ -332,6 +347,7 @@ void boot_stop(struct app *app)
     nameservers_free(b->servers);
     decisions_free(sc->decisions);
     view_unref(b->view);
+    bound_hosts_free(b->bound);
     handover_close(b->hand);
     mem_free(b);
     app_set_product(app, NULL);

@@ -38,19 +38,24 @@ struct boot {
     struct free_names free_names;
     struct names *names; /* outside of the policy */
     struct boot_parent *parent;
+    struct boot_intercept *reads;
 
     /* force.c */
     struct policy_store *store;
     struct always_files *always;
-    struct timer tidy;              /* after a change */
-    struct arena judged;            /* holds `leases` */
-    struct lease_change leases;     /* what the kernel was told of them ... */
-    const struct policy *judged_by; /* ... for the sake of this one; NULL: nothing */
+    struct timer tidy;                   /* after a change */
+    struct arena judged;                 /* holds `leases` */
+    struct lease_change leases;          /* what the kernel was told of them ... */
+    const struct egress_view *judged_by; /* ... for the sake of this one; NULL: nothing */
     void (*kernel_done)(void *arg, int error);
     void *kernel_arg;
     const struct egress_view *fresh; /* being published */
+    struct bound_hosts *bound;       /* what the supervisor has of the vault */
     void (*in_force)(void *arg);
     void *in_force_arg;
+    bool leaves_policy, leaves_hosts; /* with the supervisor, on the way to it */
+    void (*after_done)(void *arg);
+    void *after_arg;
     bool unsure, draining;
     bool events_drained, held; /* held: the end waits for us */
     struct timer pulse;
@@ -67,12 +72,20 @@ static inline bool boot_wants_kernel(const struct egress_settings *set)
  * line. */
 bool boot_bind(struct boot *b, struct boot_fds *ret, struct str *ret_error) must_check;
 
+/* What DNS and leases go by under this view, which must live as long as they do. */
+struct gate_rules force_rules(const struct egress_settings *set, const struct egress_view *view);
 /* Queue of changes, API on this socket, rule files. */
 void force_start(struct boot *b, int api);
 void force_reload(struct boot *b);
 void force_drain(struct boot *b);
 /* False: a change is still under way, and what it needs has to stay. */
 bool force_stop(struct boot *b) must_check;
+/* force_asks.c.  What the API needs, but its queue. */
+struct api_host force_asks(struct boot *b);
+/* Why what is in force is not enforced; NULL: it is. */
+const char *force_fault(const struct boot *b);
+/* user: the boot (struct cover). */
+bool force_passed(void *user, struct str host);
 /* Which rule refused the packet; static until the next call. */
 struct str force_drop_rule(struct boot *b, const struct drop *drop, char out[POLICY_RULE_BYTES]);
 

@@ -61,6 +61,13 @@ bool caller_set_sni(struct caller *p, struct str sni)
     return true;
 }
 
+struct identity_conn caller_conn(const struct caller *p)
+{
+    struct identity_conn c = p->c;
+    c.held = p->held.kind == HOST_NONE ? NULL : &p->held;
+    return c;
+}
+
 struct caller *caller_of(const struct conn_info *info)
 {
     return info ? (struct caller *)(uintptr_t)info->note : NULL;

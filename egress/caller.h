@@ -31,12 +31,13 @@ enum caller_way {
 struct caller {
     enum caller_way way;
     bool served; /* EXPLICIT: the peer may use the proxy */
-    /* TRANSPARENT: kind, to, port and sni; TUNNEL: kind, target and port.  Its pointers lead into
-     * this struct. */
+    /* TRANSPARENT: kind, to, port and sni; TUNNEL: kind, target and port, and sni if it is read.
+     * Its pointers lead into this struct. */
     struct identity_conn c;
     struct host target; /* TUNNEL */
     /* TRANSPARENT: the host that it was let through for last; HOST_NONE: for none (E5). */
     struct host held;
+    bool read;   /* its TLS ends here, and requests on it are judged one by one: kind TLS */
     bool silent; /* TRANSPARENT: nothing was said yet, so that it is still to be looked at */
     /* How far the first bytes of its last tunnel were looked at, NULL: not yet; of which errand. */
     struct first *first;
@@ -51,6 +52,8 @@ struct caller *caller_new(enum caller_way way, struct tally *tally);
 void caller_give(struct conn *c, struct caller *p);
 /* Copies what a client has asked for by SNI; false: too long for a name. */
 bool caller_set_sni(struct caller *p, struct str sni);
+/* What identity.h is asked about it; lent, lies in p but for the struct itself. */
+struct identity_conn caller_conn(const struct caller *p);
 /* The note of a connection, or NULL. */
 struct caller *caller_of(const struct conn_info *info);
 

@@ -1,14 +1,14 @@
 /* force.c — what a change does to the sidecar: kernel, snapshot, leases, flows, in that order
- * (contract egress-policy 2.7, DESIGN 15.2); and what the API asks of its other parts. */
+ * (contract egress-policy 2.7, DESIGN 15.2). */
 #include <assert.h>
 #include <time.h>
 
 #include "base/log.h"
-#include "egress/boot_impl.h"
+#include "egress/boot_intercept.h"
 #include "egress/events/metrics.h"
-#include "egress/judge.h"
+#include "egress/handover_hosts.h"
 #include "egress/relay/relay.h"
-#include "policies/packet.h"
+#include "egress/state/cover.h"
 #include "proxy/proxy.h"
 
 enum { PULSE_MS = 500, DRAIN_PULSE_MS = 20, TIDY_MS = 1000 };
@@ -21,34 +21,50 @@ static void forget_judged(struct boot *b)
     arena_init(&b->judged, NULL, 0);
 }
 
-static struct gate_rules rules_by(struct boot *b, const struct policy *p)
+static bool all_bound(void *user, struct str name)
 {
-    struct gate_rules rules = b->rules;
-    rules.policy = p;
-    return rules;
+    (void)user;
+    (void)name;
+    return true;
 }
 
-/* Of what is not published nothing is remembered: another policy may have its address later. */
+/* QUIC and its hints are what this is about, so bindings for plain HTTP do not count. */
+static bool tls_bound(void *user, struct str name)
+{
+    return view_binds(user, name, true);
+}
+
+struct gate_rules force_rules(const struct egress_settings *set, const struct egress_view *view)
+{
+    bool all = set->mitm && set->mitm_scope == EGRESS_SCOPE_ALL;
+    return (struct gate_rules){.policy = view->policy,
+                               .private_deny = set->private_answers == EGRESS_PRIVATE_DENY,
+                               .bound = all ? all_bound : tls_bound,
+                               .user = (void *)(uintptr_t)view};
+}
+
+/* Of what is not published nothing is remembered: another view may have its address later. */
 static void on_kernel(void *arg, int error)
 {
     struct boot *b = arg;
-    const struct policy *by = b->judged_by;
+    const struct egress_view *by = b->judged_by;
     b->kernel_done(b->kernel_arg, error);
     if (!b->fresh && b->judged_by == by)
         b->judged_by = NULL;
 }
 
-static void kernel(void *user, const struct policy *old, const struct policy *fresh,
+static void kernel(void *user, const struct egress_view *old, const struct egress_view *fresh,
                    void (*done)(void *arg, int error), void *arg)
 {
     struct boot *b = user;
-    struct gate_rules rules = rules_by(b, fresh);
+    struct gate_rules rules = force_rules(b->set, fresh);
     forget_judged(b);
     leases_judge(b->sc->leases, &rules, worker_now(b->w), &b->judged, &b->leases);
     b->judged_by = fresh;
     b->kernel_done = done;
     b->kernel_arg = arg;
-    enforce_replace(b->sc->enforce, old, fresh, &b->leases, on_kernel, b);
+    enforce_replace(b->sc->enforce, old ? old->policy : NULL, fresh->policy, &b->leases, on_kernel,
+                    b);
 }
 
 /* ---- publishing */
@@ -57,7 +73,7 @@ static void kernel(void *user, const struct policy *old, const struct policy *fr
 static const struct lease_change *told(struct boot *b)
 {
     static const struct lease_change nothing;
-    bool ours = b->judged_by == b->view->policy;
+    bool ours = b->judged_by == b->view;
     b->judged_by = NULL;
     return ours ? &b->leases : &nothing;
 }
@@ -81,7 +97,7 @@ static void adopt(struct boot *b)
     struct snapshot *snap = view_snapshot(&b->set->core, fresh);
     b->view = fresh;
     b->fresh = NULL;
-    b->rules = rules_by(b, fresh->policy);
+    b->rules = force_rules(b->set, fresh);
     worker_adopt(b->w, snap);
     app_published(b->app, snap);
     snapshot_unref(snap);
@@ -95,11 +111,20 @@ static void adopt(struct boot *b)
     b->in_force(b->in_force_arg);
 }
 
+static bool other_policy(const struct boot *b)
+{
+    return b->fresh->user.rules != b->view->user.rules ||
+           b->fresh->user.allow != b->view->user.allow;
+}
+
 /* On a thread of the pool: the supervisor may take its time. */
-static void leave_policy(void *user)
+static void leave(void *user)
 {
     struct boot *b = user;
-    handover_leave_policy(b->hand, &b->fresh->user);
+    if (b->leaves_policy)
+        handover_leave_policy(b->hand, &b->fresh->user);
+    if (b->leaves_hosts)
+        bound_hosts_before(b->bound);
 }
 
 static void on_left(void *user)
@@ -107,7 +132,8 @@ static void on_left(void *user)
     adopt(user);
 }
 
-/* A crash after this must not bring back what was in force before it (7.3). */
+/* A crash after this must not bring back what was in force before it (egress-policy 7.3), nor send
+ * without a credential what had one (egress-vault 13.1). */
 static void publish(void *user, const struct egress_view *fresh, void (*in_force)(void *arg),
                     void *arg)
 {
@@ -118,84 +144,70 @@ static void publish(void *user, const struct egress_view *fresh, void (*in_force
     b->in_force_arg = arg;
     if (b->sc->enforce)
         enforce_adopt(b->sc->enforce, fresh);
-    bool other =
-        fresh->user.rules != b->view->user.rules || fresh->user.allow != b->view->user.allow;
-    if (other && b->set->policy_file.n == 0 && handover_kept(b->hand))
-        worker_call(b->w, leave_policy, on_left, b);
+    b->leaves_policy = other_policy(b) && b->set->policy_file.n == 0 && handover_kept(b->hand);
+    b->leaves_hosts = (fresh->vault != b->view->vault || fresh->lost != b->view->lost) &&
+                      bound_hosts_change(b->bound, vault_bindings(fresh->vault));
+    if (b->leaves_policy || b->leaves_hosts)
+        worker_call(b->w, leave, on_left, b);
     else
         adopt(b);
+}
+
+/* The operator's files win over a vault that was there before them. */
+static void warn_uncovered(struct boot *b, const struct egress_view *old,
+                           const struct egress_view *fresh)
+{
+    struct cover c = {fresh->policy, force_passed, b};
+    struct vault_cover cover = cover_of(&c);
+    bool same = fresh->always.deny == old->always.deny && fresh->always.allow == old->always.allow;
+    struct arena a;
+    struct log_line l;
+    if (same || !fresh->vault)
+        return;
+    arena_init(&a, NULL, 0);
+    struct str why = vault_uncovered(fresh->vault, &cover, &a);
+    if (why.n) {
+        log_begin(&l, LOG_WARN, "rule files deny a host of the credential vault");
+        log_str(&l, "error", why);
+        log_end(&l);
+    }
+    arena_done(&a);
+}
+
+static void cut(struct boot *b)
+{
+    if (b->sc->enforce)
+        enforce_cut(b->sc->enforce, b->after_done, b->after_arg);
+    else
+        b->after_done(b->after_arg);
+}
+
+static void leave_after(void *user)
+{
+    bound_hosts_after(((struct boot *)user)->bound);
+}
+
+static void on_left_after(void *user)
+{
+    cut(user);
 }
 
 static void after(void *user, const struct egress_view *old, const struct egress_view *fresh,
                   void (*done)(void *arg), void *arg)
 {
     struct boot *b = user;
-    (void)old;
-    (void)fresh;
-    if (b->sc->enforce)
-        enforce_cut(b->sc->enforce, done, arg);
+    warn_uncovered(b, old, fresh);
+    b->after_done = done;
+    b->after_arg = arg;
+    if (b->leaves_hosts)
+        worker_call(b->w, leave_after, on_left_after, b);
     else
-        done(arg);
+        cut(b);
 }
 
 static void unsure(void *user, bool is)
 {
     ((struct boot *)user)->unsure = is;
-}
-
-/* ---- what the API asks */
-
-static const char *fault(const struct boot *b)
-{
-    if (b->draining)
-        return "stopping";
-    if (b->unsure)
-        return "it is not known which rules the kernel holds";
-    return b->sc->enforce ? enforce_fault(b->sc->enforce) : NULL;
-}
-
-static const char *not_enforced(void *user)
-{
-    return fault(user);
-}
-
-static bool interception_ready(void *user)
-{
-    const struct boot *b = user;
-    return b->sc->relay != NULL;
-}
-
-static enum learned learned(void *user, const struct ip *ip, bool *ret_bound)
-{
-    const struct boot *b = user;
-    return leases_learned(b->sc->leases, ip, worker_now(b->w), ret_bound);
-}
-
-static void updated(void *user, const struct api_update *u)
-{
-    events_update(((struct boot *)user)->sc->events, u);
-}
-
-/* ---- packets that were refused */
-
-static enum packet_proto proto_of(uint8_t protocol)
-{
-    return protocol == IPPROTO_TCP   ? PACKET_TCP
-           : protocol == IPPROTO_UDP ? PACKET_UDP
-                                     : PACKET_ICMP;
-}
-
-struct str force_drop_rule(struct boot *b, const struct drop *drop, char out[POLICY_RULE_BYTES])
-{
-    struct packet p = {.to = drop->dst, .port = drop->dst_port, .proto = proto_of(drop->protocol)};
-    struct packet_rules rules = {.nft = b->set->mode == EGRESS_DNS_NFT,
-                                 .block_doh = b->set->block_doh,
-                                 .doh_blocklist = b->set->doh};
-    p.learned = leases_learned(b->sc->leases, &p.to, worker_now(b->w), &p.bound);
-    struct packet_answer by = packet_judge(b->view->policy, &rules, &p);
-    if (by.verdict == PACKET_ACCEPT) /* the kernel has its own reasons: a forged or a stale one */
-        return STR("kernel");
-    return (struct str){out, packet_rule_text(&by, out)};
 }
 
 /* ---- life */
@@ -204,7 +216,7 @@ struct str force_drop_rule(struct boot *b, const struct drop *drop, char out[POL
 static void on_pulse(struct timer *t)
 {
     struct boot *b = container_of(t, struct boot, pulse);
-    atomic_store(&b->enforced, fault(b) == NULL || b->set->allow_unenforced);
+    atomic_store(&b->enforced, force_fault(b) == NULL || b->set->allow_unenforced);
     egress_measure(b->sc);
     timer_set(b->w, t, b->draining ? DRAIN_PULSE_MS : PULSE_MS);
     bool idle = b->events_drained && api_open(b->sc->api) == 0 && !changes_busy(b->sc->changes);
@@ -230,14 +242,7 @@ void force_start(struct boot *b, int api)
                                .unsure = unsure,
                                .kernel_ms = settings_ms(b->set->kernel_timeout),
                                .user = b};
-    struct api_host asks = {.set = b->set,
-                            .decisions = b->sc->decisions,
-                            .not_enforced = not_enforced,
-                            .interception_ready = interception_ready,
-                            .learned = learned,
-                            .updated = updated,
-                            .is_local = judge_is_local,
-                            .user = b};
+    struct api_host asks = force_asks(b);
     arena_init(&b->judged, NULL, 0);
     host.store = b->store = policy_store_new(b->w, b->set->policy_file);
     asks.changes = b->sc->changes = changes_new(&host, b->view);
@@ -276,8 +281,12 @@ static struct boot *receive(struct post *p)
 
 static void on_reload(struct worker *w, struct post *p)
 {
+    struct boot *b = receive(p);
     (void)w;
-    always_reload(receive(p)->always);
+    always_reload(b->always);
+    boot_intercept_reload(b->reads);
+    if (b->sc->relay)
+        relay_recheck(b->sc->relay);
 }
 
 void force_reload(struct boot *b)

@@ -3,17 +3,6 @@
 #include "egress/gate_impl.h"
 #include "net/worker.h"
 
-/* ---- texts */
-
-struct str gate_host_text(const struct host *h, struct arena *a)
-{
-    char text[IP_TEXT_BYTES];
-    if (h->kind != HOST_ADDRESS)
-        return arena_str(a, host_name(h));
-    struct str ip = {text, ip_text(&h->ip, text)};
-    return arena_printf(a, ip_is_v4(&h->ip) ? "%.*s" : "[%.*s]", STR_ARG(ip));
-}
-
 void gate_answer(struct verdict *v, int status, enum why why, struct str line)
 {
     v->act = ACT_LOCAL;
@@ -63,14 +52,6 @@ static enum why allow_addr(const struct facts *f, const struct verdict *v,
     return WHY_DENIED;
 }
 
-static struct http_head *answer(const struct facts *f, const struct verdict *v,
-                                const struct http_head *head, struct arena *a)
-{
-    (void)f;
-    (void)v;
-    return head_copy(head, 0, a);
-}
-
 /* ---- failures */
 
 struct failure {
@@ -85,6 +66,11 @@ static struct failure failure_of(enum why why, enum stage stage)
     case WHY_IDENTITY:
         return (struct failure){403,
                                 "host denied by egress policy (the name, or all of its addresses)"};
+    case WHY_VAULT:
+        return stage == STAGE_ANSWER ? (struct failure){502, "response encoding cannot be scrubbed"}
+                                     : (struct failure){503, "credential proxy unavailable"};
+    case WHY_TLS:
+        return (struct failure){502, "certificate of the origin was not verified for the host"};
     case WHY_DNS:
         return (struct failure){502, "no address was found"};
     case WHY_DEADLINE:
@@ -104,6 +90,21 @@ static struct failure failure_of(enum why why, enum stage stage)
     }
 }
 
+/* What the connection has said, in the place of what is known without it. */
+static struct str failure_text(const struct facts *f, const struct failure *failure, enum why why,
+                               struct arena *a)
+{
+    static const struct str mutual = {"asks for a client certificate", 29};
+    if (f->fault.n == 0 || why == WHY_VAULT || why == WHY_DENIED || why == WHY_IDENTITY)
+        return str_of(failure->text);
+    if (str_starts(f->fault, STR("upstream proxy")))
+        return f->fault;
+    if (str_eq(f->fault, mutual))
+        return STR("certificate of the client: the origin asks for one; name the host under "
+                   "ignore_hosts in config.yaml, and its TLS is passed on as it is");
+    return arena_printf(a, "TLS with the origin: %.*s", STR_ARG(f->fault));
+}
+
 static void failed(const struct facts *f, enum why why, enum stage stage,
                    const struct http_fault *fault, struct arena *a, struct verdict *ret)
 {
@@ -113,11 +114,12 @@ static void failed(const struct facts *f, enum why why, enum stage stage,
         return;
     }
     struct failure failure = failure_of(why, stage);
+    struct str text = failure_text(f, &failure, why, a);
     struct str host = f->head ? f->head->authority : STR("");
     host = str_head(host, host.n < SHOWN ? host.n : SHOWN);
     gate_answer(ret, failure.status, why,
-                host.n ? arena_printf(a, "%s: %.*s\n", failure.text, STR_ARG(host))
-                       : arena_printf(a, "%s\n", failure.text));
+                host.n ? arena_printf(a, "%.*s: %.*s\n", STR_ARG(text), STR_ARG(host))
+                       : arena_printf(a, "%.*s\n", STR_ARG(text)));
 }
 
 /* ---- what came of it */
@@ -144,8 +146,9 @@ static void judged(struct worker *w, const struct facts *f, const struct verdict
     if (p)
         e->number = ++p->errands;
     if (e->c.port == 0)
-        return; /* nothing was asked for that could be judged */
-    gate_tell(gate_sidecar(f), e, v->act == ACT_FORWARD ? WHY_OK : v->why);
+        return;              /* nothing was asked for that could be judged */
+    if (v->why != WHY_VAULT) /* told at its end */
+        gate_tell(gate_sidecar(f), e, v->act == ACT_FORWARD ? WHY_OK : v->why);
     if (v->act == ACT_FORWARD && p && p->way == WAY_TRANSPARENT && e->c.held)
         p->held = e->host;
 }
@@ -158,6 +161,14 @@ static void dialled(struct worker *w, const struct verdict *v, enum why why, int
     (void)took_us;
     if (why == WHY_DENIED)
         gate_tell(sidecar_of(w), errand_of(v), why);
+}
+
+static void over(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
+                 int status)
+{
+    struct errand *e = errand_of(v);
+    if (e)
+        credential_over(w, f, e, why, status);
 }
 
 static void describe(const struct facts *f, const struct verdict *v, struct log_line *l)
@@ -177,7 +188,10 @@ static void describe(const struct facts *f, const struct verdict *v, struct log_
 const struct gate egress_gate = {
     .decide = gate_decide,
     .allow_addr = allow_addr,
-    .answer = answer,
+    .peer = gate_peer,
+    .held = gate_held,
+    .answer = gate_answered,
+    .trailers = gate_trailers,
     .failed = failed,
     .describe = describe,
     .look = gate_look,
@@ -185,6 +199,7 @@ const struct gate egress_gate = {
     .recheck = gate_recheck,
     .judged = judged,
     .dialled = dialled,
+    .over = over,
     .brand = {"OpenSandbox Egress", 18},
     .access_msg = "egress relayed",
 };

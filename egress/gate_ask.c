@@ -36,31 +36,6 @@ static struct host address_of(const struct identity_conn *c)
     return (struct host){.kind = HOST_ADDRESS, .ip = c->to};
 }
 
-/* The address that the client chose itself; a name only where it is the explicit proxy's. */
-static struct dial_to destination(const struct sidecar *s, const struct errand *e, struct arena *a)
-{
-    struct host to = address_of(&e->c);
-    struct dial_to ret = {.port = e->c.port, .parent = s->parent};
-    ret.host =
-        s->parent || e->c.unresolved ? arena_str(a, host_name(&e->host)) : gate_host_text(&to, a);
-    return ret;
-}
-
-/* Nothing is shared across hosts, nor between those who chose the address and those who did not. */
-static struct str pool_of(const struct errand *e, const struct dial_to *to, struct arena *a)
-{
-    return arena_printf(a, "%s|%.*s|%.*s|%u", e->c.target ? "asked" : "redirected",
-                        STR_ARG(e->asked), STR_ARG(to->host), to->port);
-}
-
-/* Nobody asks the parent for itself: what is asked of it inside such a tunnel is judged by none. */
-static bool is_parent(const struct sidecar *s, const struct errand *e)
-{
-    struct host parent;
-    return s->parent && e->c.port == s->parent->port && host_read(s->parent->host, &parent) &&
-           host_same(&parent, &e->host);
-}
-
 static void forward(const struct facts *f, struct errand *e, struct arena *a, struct verdict *v)
 {
     const struct sidecar *s = gate_sidecar(f);
@@ -72,16 +47,19 @@ static void forward(const struct facts *f, struct errand *e, struct arena *a, st
                                  STR_ARG(e->asked)));
         return;
     }
-    if (is_parent(s, e)) {
+    if (reach_is_parent(s, &e->c, &e->host)) {
         gate_answer(v, 403, WHY_DENIED,
                     arena_printf(a,
                                  "host denied by egress policy: %.*s: it is the upstream proxy\n",
                                  STR_ARG(e->asked)));
         return;
     }
+    bool h2 = e->read && f->client && str_eq(f->client->alpn, STR("h2"));
+    struct reach r = reach_to(s, &e->c, &e->host, e->read, h2, a);
     v->act = ACT_FORWARD;
-    v->to = destination(s, e, a);
-    v->pool = pool_of(e, &v->to, a);
+    v->to = r.to;
+    v->pool = r.pool;
+    v->any = h2;
     v->head = f->head;
 }
 
@@ -103,11 +81,14 @@ static bool admit_request(const struct facts *f, struct errand *e, struct arena 
     if (e->opinion.fault != IDENTITY_OK) {
         uint16_t port;
         if (h->authority.p && authority_read(h->authority, &e->host, &port))
-            e->asked = gate_host_text(&e->host, a);
+            e->asked = host_text(&e->host, a);
+        credential_look(f, e);
+        credential_denied(e, e->opinion.fault);
         refuse(v, e, a);
         return false;
     }
-    e->asked = gate_host_text(&e->host, a);
+    e->asked = host_text(&e->host, a);
+    credential_look(f, e);
     return true;
 }
 
@@ -120,9 +101,14 @@ static void ask_request(const struct facts *f, struct errand *e, struct arena *a
     if (!admit_request(f, e, a, v))
         return;
     forward(f, e, a, v);
-    if (v->act == ACT_FORWARD)
-        v->head =
-            forward_request(f->head, arena_printf(a, "%.*s:%u", STR_ARG(e->asked), e->c.port), a);
+    if (v->act != ACT_FORWARD)
+        return;
+    struct str authority = arena_printf(a, "%.*s:%u", STR_ARG(e->asked), e->c.port);
+    struct http_head *h = forward_head(f->head, authority, e->read, a);
+    if (e->credential.bound && !str_ieq(h->protocol, STR("websocket")))
+        h->protocol = STR(""); /* in another one the answer could come past the scrubber */
+    v->head = h;
+    credential_apply(f, e, a, v);
 }
 
 /* ---- the explicit proxy */
@@ -138,7 +124,7 @@ static bool read_target(const struct facts *f, struct errand *e, uint16_t defaul
         return false;
     }
     e->target = e->host = t.host;
-    e->asked = gate_host_text(&t.host, a);
+    e->asked = host_text(&t.host, a);
     e->c = (struct identity_conn){.kind = IDENTITY_HTTP,
                                   .target = &e->target,
                                   .unresolved = t.host.kind == HOST_NAME,
@@ -171,6 +157,7 @@ static void ask_connect(const struct facts *f, struct errand *e, struct arena *a
     }
     forward(f, e, a, v);
     v->raw = v->look = v->act == ACT_FORWARD;
+    v->late = v->raw && judge_would_read(&j, &e->c, &e->host);
 }
 
 static void ask_absolute(const struct facts *f, struct errand *e, struct arena *a,
@@ -209,7 +196,7 @@ static void ask_relay(const struct facts *f, struct errand *e, struct arena *a, 
     e->opinion = judge_first(&j, &e->c, &passage);
     if (!e->c.sni.p || !host_read(e->c.sni, &e->host) || !gate_has_name(e))
         e->host = to;
-    e->asked = gate_host_text(&e->host, a);
+    e->asked = host_text(&e->host, a);
     if (passage != PASSAGE_PASS)
         refuse(v, e, a);
     else
@@ -225,8 +212,9 @@ static void ask_redirected(const struct facts *f, const struct caller *p, struct
     struct judge j;
     e->c = p->c;
     e->c.sni = p->c.sni.p ? arena_str(a, p->c.sni) : STR_NONE;
+    e->read = p->read;
     e->c.held = held.kind == HOST_NONE ? NULL : &held;
-    if (p->c.kind == IDENTITY_HTTP)
+    if (p->c.kind == IDENTITY_HTTP || p->read)
         ask_request(f, e, a, v);
     else
         ask_relay(f, e, a, v);
@@ -238,9 +226,11 @@ static void ask_tunnel(const struct facts *f, const struct caller *p, struct err
                        struct arena *a, struct verdict *v)
 {
     e->target = p->target;
-    e->asked = gate_host_text(&e->target, a);
+    e->asked = host_text(&e->target, a);
     e->c = p->c;
     e->c.target = &e->target;
+    e->c.sni = p->c.sni.p ? arena_str(a, p->c.sni) : STR_NONE;
+    e->read = p->read;
     ask_request(f, e, a, v);
 }
 
@@ -249,6 +239,8 @@ void gate_decide(const struct facts *f, struct arena *a, struct verdict *v)
     const struct caller *p = caller_of(f->client);
     struct errand *e = arena_zero(a, sizeof *e);
     memset(v, 0, sizeof *v);
+    secret_bag_init(&e->credential.bag);
+    e->began_ms = f->now_ms;
     v->note = e;
     if (!p || p->way == WAY_EXPLICIT)
         ask_explicit(f, p && p->served, e, a, v);

@@ -1,7 +1,9 @@
 /* gate_tunnel.c — what becomes of a tunnel after its CONNECT was granted: what the client says
- * first has to agree with what it asked for, and HTTP in it is judged request by request, as if it
- * had been redirected here.  And everything that runs, asked again under another policy. */
+ * first has to agree with what it asked for, and HTTP in it, or in TLS that is to be read, is
+ * judged request by request, as if it had been redirected here.  And everything that runs, asked
+ * again under another policy. */
 #include "egress/gate_impl.h"
+#include "egress/intercept/intercept.h"
 #include "net/worker.h"
 #include "proxy/proxy.h"
 
@@ -40,15 +42,19 @@ static enum glance judge_tunnel(const struct facts *f, struct errand *e, enum id
     e->c.kind = kind;
     struct identity_conn c = gate_conn(f, e);
     e->opinion = judge_first(&j, &c, &passage);
-    if (passage != PASSAGE_PASS) {
+    bool reads = passage == PASSAGE_INTERCEPT && gate_sidecar(f)->intercept;
+    e->refused = e->opinion.fault != IDENTITY_OK;
+    if (passage != PASSAGE_PASS && !reads) {
         gate_tell(gate_sidecar(f), e, identity_why(e->opinion.fault));
         return GLANCE_REFUSE;
     }
+    if (e->refused)
+        return GLANCE_TAKE;
     struct host named;
     if (name.p && host_read(name, &named) && named.kind == HOST_NAME)
         e->host = named; /* it was let through for that one, whose lease may end (E5) */
     e->c.held = judge_holds(&j, &c, &e->host) ? &e->host : NULL;
-    return GLANCE_PASS;
+    return reads ? GLANCE_TAKE : GLANCE_PASS;
 }
 
 /* The errand's own: over HTTP/2 a connection has several. */
@@ -88,6 +94,22 @@ enum glance gate_look(const struct facts *f, const struct verdict *v, const stru
     }
 }
 
+/* The conn is p's; what it asked for stays as it was judged. */
+static void read_on(const struct facts *f, struct errand *e, struct caller *p, struct conn *conn)
+{
+    p->c.kind = IDENTITY_TLS;
+    p->read = true;
+    p->c.sni = STR_NONE;
+    if (e->c.sni.p)
+        caller_set_sni(p, e->c.sni); /* the same bytes were let in before */
+    if (p->way == WAY_TRANSPARENT && e->c.held)
+        p->held = e->host;
+    intercept_begin(gate_sidecar(f)->intercept, conn, p, &p->first->hello.hello, e->refused);
+    first_done(p->first);
+    mem_free(p->first);
+    p->first = NULL;
+}
+
 static void enter_tunnel(struct caller *p, const struct errand *e)
 {
     p->way = WAY_TUNNEL;
@@ -102,29 +124,42 @@ static void enter_tunnel(struct caller *p, const struct errand *e)
 void gate_take(struct worker *w, const struct facts *f, const struct verdict *v, struct conn *conn)
 {
     struct caller *p = caller_of(conn_info(conn));
-    (void)f;
+    struct errand *e = errand_of(v);
     if (p->way == WAY_TRANSPARENT)
         p->c.kind = IDENTITY_HTTP;
     else
-        enter_tunnel(p, errand_of(v));
+        enter_tunnel(p, e);
+    if (e->c.kind == IDENTITY_TLS) {
+        read_on(f, e, p, conn);
+        return;
+    }
     proxy_take(proxy_of(w), conn, PROXY_HTTP, STR_NONE);
 }
 
 /* ---- under another policy */
 
-static struct opinion ask_again(const struct judge *j, const struct errand *e,
-                                const struct identity_conn *c)
+/* What is passed on unread, and would be read now, ends (E14). */
+static enum why ask_first_again(const struct judge *j, const struct identity_conn *c)
+{
+    enum passage passage;
+    struct opinion o = judge_first(j, c, &passage);
+    if (o.fault == IDENTITY_OK && passage != PASSAGE_PASS)
+        return WHY_REVOKED;
+    return identity_why(o.fault);
+}
+
+static enum why ask_again(const struct judge *j, const struct errand *e,
+                          const struct identity_conn *c)
 {
     struct identity_request q = {.names = {e->asked}};
     struct host host;
-    enum passage passage;
     switch (e->question) {
     case ERRAND_TARGET:
-        return judge_target(j, c);
+        return identity_why(judge_target(j, c).fault);
     case ERRAND_FIRST:
-        return judge_first(j, c, &passage);
+        return ask_first_again(j, c);
     default:
-        return judge_request(j, c, &q, &host);
+        return identity_why(judge_request(j, c, &q, &host).fault);
     }
 }
 
@@ -134,5 +169,5 @@ enum why gate_recheck(const struct facts *f, const struct verdict *v)
     struct identity_conn c = gate_conn(f, e);
     struct judge j;
     judge_init(&j, f->snap, gate_sidecar(f), f->now_ms);
-    return identity_why(ask_again(&j, e, &c).fault);
+    return ask_again(&j, e, &c);
 }

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "egress/dns/leases.h"
+#include "egress/intercept/passlist.h"
 #include "egress/state/view.h"
+#include "egress/vault/lost.h"
+#include "egress/vault/vault.h"
 
 /* ---- what is in force */
 
@@ -29,10 +32,16 @@ static enum learned learned(void *user, const struct ip *to)
 
 static enum bound bound(void *user, struct str name, bool tls)
 {
-    (void)user;
-    (void)name;
-    (void)tls;
-    return BOUND_NOT; /* there is no vault yet */
+    const struct egress_view *v = ((const struct judge *)user)->view;
+    if (lost_binds(v->lost, name, tls))
+        return BOUND_LOST;
+    return bindings_bind_host(vault_bindings(v->vault), name, tls) ? BOUND_HELD : BOUND_NOT;
+}
+
+static bool passed(void *user, struct str sni, const struct ip *to, uint16_t port)
+{
+    const struct judge *j = user;
+    return j->sidecar->passlist && passlist_passes(j->sidecar->passlist, sni, to, port);
 }
 
 void judge_init(struct judge *j, const struct snapshot *snap, const struct sidecar *s,
@@ -43,8 +52,10 @@ void judge_init(struct judge *j, const struct snapshot *snap, const struct sidec
         .rules = {.policy = view_of(snap)->policy,
                   .scope_all = set->mitm_scope == EGRESS_SCOPE_ALL,
                   .insecure = set->ssl_insecure,
+                  .http_any = set->http_binding == EGRESS_HTTP_ANY,
                   .private_deny = set->private_answers == EGRESS_PRIVATE_DENY,
                   .bound = bound,
+                  .passed = passed,
                   .leased = leased,
                   .learned = learned,
                   .user = j},
@@ -53,6 +64,7 @@ void judge_init(struct judge *j, const struct snapshot *snap, const struct sidec
                    .block_doh = set->block_doh,
                    .doh_blocklist = set->doh},
         .sidecar = s,
+        .view = view_of(snap),
         .now_ms = now_ms,
     };
 }
@@ -144,6 +156,29 @@ bool judge_holds(const struct judge *j, const struct identity_conn *c, const str
     if (c->target && host_same(c->target, name))
         return true;
     return leased((void *)(uintptr_t)j, host_name(name), &c->to);
+}
+
+enum bound judge_bound(const struct judge *j, const struct identity_conn *c,
+                       const struct host *name)
+{
+    if (name->kind != HOST_NAME || !identity_takes_credential(c))
+        return BOUND_NOT;
+    return bound((void *)(uintptr_t)j, host_name(name), c->kind == IDENTITY_TLS);
+}
+
+bool judge_would_read(const struct judge *j, const struct identity_conn *c, const struct host *name)
+{
+    struct identity_conn as = *c;
+    enum passage passage;
+    if (name->kind != HOST_NAME)
+        return false;
+    as.kind = IDENTITY_HTTP;
+    if (judge_bound(j, &as, name) != BOUND_NOT)
+        return true;
+    as.kind = IDENTITY_TLS;
+    as.sni = host_name(name);
+    judge_first(j, &as, &passage);
+    return passage == PASSAGE_INTERCEPT;
 }
 
 /* ---- addresses of our own */

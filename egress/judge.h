@@ -12,10 +12,13 @@
 #include "policies/identity.h"
 #include "policies/packet.h"
 
+struct egress_view;
+
 struct judge {
     struct identity_rules rules;
     struct packet_rules packet;
     const struct sidecar *sidecar;
+    const struct egress_view *view; /* of the snapshot */
     uint64_t now_ms;
 };
 
@@ -38,6 +41,15 @@ struct opinion judge_request(const struct judge *j, const struct identity_conn *
 /* Is it this name that makes the way to c->to one's own, by a lease that runs or did when the
  * connection began?  Where a rule about the address opened it, that rule has to stay. */
 bool judge_holds(const struct judge *j, const struct identity_conn *c, const struct host *name);
+
+/* Does a binding name this host, or did one of a vault that is lost, for requests that come on c?
+ * NOT where c can carry no credential at all. */
+enum bound judge_bound(const struct judge *j, const struct identity_conn *c,
+                       const struct host *name);
+/* Would what begins with TLS for this name, or with HTTP, on the way of c be read for the sake of
+ * a binding, or by configuration?  Of CONNECT, before the client has said anything. */
+bool judge_would_read(const struct judge *j, const struct identity_conn *c,
+                      const struct host *name);
 
 /* ip_is_loopback(); tests, whose networks are all loopback, put another in its place. */
 bool judge_is_loopback(const struct ip *ip);

@@ -12,6 +12,10 @@ static const char *const profiles[] = {"sidecar", NULL};
 static const char *const exits[] = {"deny", "remove", NULL};
 static const char *const answers[] = {"allow", "deny", NULL};
 static const char *const scopes[] = {"bound", "all", NULL};
+static const char *const http_bindings[] = {"lease", "any", NULL};
+static const char *const losses[] = {"refuse", "forward", NULL};
+static const char *const oversizes[] = {"pass", "refuse", NULL};
+static const char *const ca_keys[] = {"ec", "rsa2048", NULL};
 
 #define MANY 1e9
 #define SECONDS(n) ((n)*1e9)
@@ -24,6 +28,11 @@ static const char *const scopes[] = {"bound", "all", NULL};
     }
 #define ROW(name, kind, field, def, min, max, flags, group, help) \
     NAMED(EGRESS_VARIABLE name, kind, field, def, min, max, NULL, flags, group, help)
+#define NAMED_GIVEN(name, kind, field, def, min, max, given, group, help)                          \
+    {                                                                                              \
+        EGRESS_VARIABLE name, EGRESS_VARIABLE name, kind, offsetof(struct egress_settings, field), \
+            def, min, max, NULL, PLAIN, group, help, offsetof(struct egress_settings, given)       \
+    }
 #define TEXT(name, field, def, group, help) \
     ROW(name, SET_TEXT, field, def, 0, 0, SETTING_VARIABLE | SETTING_TRIM, group, help)
 #define SECRET(name, field, group, help) \
@@ -97,21 +106,16 @@ static const struct setting rows[] = {
     TEXT("MITMPROXY_EXTRA_PORTS", extra_ports_text, "", "Connections",
          "comma list of up to 13 further ports"),
     CHOICE("MITM_SCOPE", mitm_scope, scopes, "bound", "Connections",
-           "bound; all is not in this version"),
+           "which TLS is read: bound, of hosts that a binding names; or all"),
     TEXT("MITMPROXY_SCRIPT", script, "", "Connections", "must be blank: scripts cannot run here"),
     TEXT("MITMPROXY_UPSTREAM_TRUST_DIR", trust_dir, "/etc/ssl/certs", "Connections",
-         "folder of certificates that an https upstream proxy is verified by"),
+         "folder of certificates that origins and an https upstream proxy are verified by"),
     TEXT("MITMPROXY_UPSTREAM_EXTRA_CA", extra_ca, "", "Connections", "PEM file with more of them"),
-    BOOL("MITMPROXY_SSL_INSECURE", ssl_insecure, "off", "Connections", "it is not verified"),
+    BOOL("MITMPROXY_SSL_INSECURE", ssl_insecure, "off", "Connections",
+         "they are not verified; the vault takes no writes then"),
     BOOL("MITMPROXY_SHADOW", shadow, "off", "Connections", "taken and ignored"),
-    BOOL("CREDENTIAL_VAULT_REQUIRE_TLS", vault_tls, "off", "Connections",
-         "taken; there is no vault in this version"),
-    TEXT("CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS", vault_proxies, "", "Connections",
-         "comma list of networks; taken, likewise"),
-    BOOL("CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH", vault_scoped, "off", "Connections",
-         "taken, likewise"),
-    FOREIGN("OPENSANDBOX_CREDENTIAL_PROXY_SOCKET", vault_socket, "Connections",
-            "taken and ignored"),
+    CHOICE("MITM_CA_KEY", ca_key, ca_keys, "ec", "Connections",
+           "key of an authority that is made: ec (P-256), or rsa2048 for old clients"),
     TEXT("PROXY_ADDR", proxy_addr, "", "Connections",
          "listener of the explicit proxy, host:port; none: off, but 127.0.0.1:18082 in mode proxy"),
     TEXT("PROXY_CLIENTS", proxy_clients_text, "", "Connections",
@@ -119,6 +123,28 @@ static const struct setting rows[] = {
     TEXT("UPSTREAM_PROXY", parent_text, "", "Connections",
          "http:// or https:// proxy that everything leaves through"),
     SECRET("UPSTREAM_PROXY_AUTH", parent_auth, "Connections", "credentials for it"),
+
+    BOOL("CREDENTIAL_VAULT_REQUIRE_TLS", vault_tls, "off", "Vault",
+         "writes need loopback, TLS, or a trusted proxy that says https"),
+    TEXT("CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS", vault_proxies_text, "", "Vault",
+         "comma list of networks whose X-Forwarded-Proto counts for that"),
+    BOOL("CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH", vault_scoped, "off", "Vault",
+         "each binding must name its methods and paths"),
+    WAIT("VAULT_READY_WAIT", vault_ready_wait, "30", 0, "Vault",
+         "seconds that a write waits until connections can be intercepted"),
+    CHOICE("VAULT_LOST", vault_lost, losses, "refuse", "Vault",
+           "requests to hosts of a vault that a crash took away: refuse, or forward as they are"),
+    CHOICE("HTTP_BINDING_ADDRESS", http_binding, http_bindings, "lease", "Vault",
+           "where credentials go in plain HTTP: lease, addresses that our DNS told; or any"),
+    BOOL("SCRUB_BODIES", scrub_bodies, "on", "Vault",
+         "secrets are masked in bodies of answers, not in fields alone"),
+    INT("SCRUB_BODY_MIN", scrub_body_min, "6", 1, 65536, "Vault",
+        "least bytes of a secret that is searched for in bodies"),
+    NAMED_GIVEN("BODY_SUBSTITUTION_MAX", SET_BYTES, body_max, "1MiB", 0, 67108864, body_max_given,
+                "Vault", "longest request body that placeholders are filled into"),
+    CHOICE("BODY_SUBSTITUTION_OVERSIZE", body_oversize, oversizes, "pass", "Vault",
+           "longer ones: pass as they are, or refuse"),
+    FOREIGN("OPENSANDBOX_CREDENTIAL_PROXY_SOCKET", vault_socket, "Vault", "taken and ignored"),
 
     TEXT("DENY_WEBHOOK", deny_webhook, "", "Events", "URL that is told of denied names"),
     TEXT("METRICS_EXTRA_ATTRS", attrs_text, "", "Events",
@@ -209,4 +235,11 @@ const char *egress_getenv(const char *name)
     if (!value || strcmp(name, EGRESS_VARIABLE "TOKEN") == 0)
         return value;
     return value[strspn(value, " \t\r\n\v\f")] ? value : NULL;
+}
+
+void egress_settings_config(struct egress_settings *s, int64_t stream_large_bodies)
+{
+    enum { MOST = 64 << 20 };
+    if (!s->body_max_given && stream_large_bodies >= 0)
+        s->body_max = stream_large_bodies < MOST ? stream_large_bodies : MOST;
 }

@@ -192,12 +192,11 @@ static bool judge_networks(const char *name, struct str text, struct cidr_set *r
 
 static bool judge_lists(struct egress_settings *s, struct arena *a, struct str *ret_error)
 {
-    struct cidr_set unused;
     return judge_networks(V("DOH_BLOCKLIST"), s->doh_text, &s->doh, a, ret_error) &&
            judge_networks(V("PROXY_CLIENTS"), s->proxy_clients_text, &s->proxy_clients, a,
                           ret_error) &&
-           judge_networks(V("CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS"), s->vault_proxies, &unused, a,
-                          ret_error);
+           judge_networks(V("CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS"), s->vault_proxies_text,
+                          &s->vault_proxies, a, ret_error);
 }
 
 static bool is_extra_port(const struct egress_settings *s, struct str part, uint16_t *ret)
@@ -331,7 +330,6 @@ struct str egress_settings_missing(const struct egress_settings *s, struct arena
         bool asked;
         const char *name;
     } parts[] = {
-        {s->mitm_scope == EGRESS_SCOPE_ALL, V("MITM_SCOPE=all")},
         {s->revision_runtime, V("EXPERIMENTAL_REVISION_RUNTIME")},
         {s->quarantine_id.n, V("QUARANTINE_ID")},
     };
@@ -387,6 +385,10 @@ struct str egress_settings_warnings(const struct egress_settings *s, struct aren
         {s->proxy_clients.n && !s->proxy_addr.n, V("PROXY_CLIENTS"),
          "has no effect without " V("PROXY_ADDR")},
         {s->shadow, V("MITMPROXY_SHADOW"), "is taken and has no effect"},
+        {s->http_binding == EGRESS_HTTP_ANY, V("HTTP_BINDING_ADDRESS"),
+         "credentials go in clear to whatever address the workload names"},
+        {s->ssl_insecure, V("MITMPROXY_SSL_INSECURE"),
+         "nobody knows who the origins are; the vault takes no writes"},
         {!s->no_metrics && s->otlp_metrics_endpoint.n, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
          NO_PUSH},
         {!s->no_metrics && s->otlp_endpoint.n, "OTEL_EXPORTER_OTLP_ENDPOINT", NO_PUSH},

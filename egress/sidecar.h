@@ -7,6 +7,9 @@
 #include "net/worker.h"
 
 struct dial_parent;
+struct intercept;
+struct passlist;
+struct tls_ctx;
 
 enum { SIDECAR_PORTS = 8 };
 
@@ -24,6 +27,9 @@ struct sidecar {
     uint16_t ports[SIDECAR_PORTS]; /* that we listen on: never dialled at an address of ours */
     unsigned nports;
     const struct dial_parent *parent; /* everything leaves through it; NULL: there is none */
+    struct intercept *intercept;      /* NULL: no TLS can be read, and what should be is refused */
+    const struct passlist *passlist;  /* hosts that are never read; NULL: none */
+    struct tls_ctx *origin_tls;       /* towards origins whose TLS is read; NULL: none is */
 };
 
 static inline struct sidecar *sidecar_of(const struct worker *w)

@@ -299,11 +299,15 @@ static enum why allow_addr(const struct facts *f, const struct verdict *v,
     return target_allowed(&view_of(f)->target, &ip, addr_port(addr)) ? WHY_OK : WHY_DENIED;
 }
 
-static struct http_head *answer(const struct facts *f, const struct verdict *v,
-                                const struct http_head *head, struct arena *a)
+/* Interim heads pass as they are. */
+static enum why answer(const struct facts *f, const struct verdict *v, const struct http_head *head,
+                       bool end, struct arena *a, struct answer *ret)
 {
     (void)v;
-    return forward_response(head, f->request_id, f->http_date, a);
+    (void)end;
+    bool interim = head->status < 200 && head->protocol.n == 0;
+    ret->head = interim ? head : forward_response(head, f->request_id, f->http_date, a);
+    return WHY_OK;
 }
 
 /* ---- failures */

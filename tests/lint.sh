@@ -91,13 +91,17 @@ doors='
 uv\.h                 common/net/
 llhttp\.h             common/http/h1head\.c
 cjson/|cJSON\.h       common/base/json\.c
-openssl/              common/base/digest\.c|common/net/(conn_tls|tls(_leaf|_tickets|_wire)?)\.c|common/net/tls_impl\.h|tests/
+openssl/              common/base/digest\.c|common/net/(conn_tls|tls(_[a-z]+)?)\.c|common/net/tls_impl\.h|egress/intercept/((ca|mint)[a-z_]*\.c|ca_impl\.h)|tests/
 nghttp2/              common/http/h2_impl\.h|tests/harness/h2frames\.c
 hiredis/              ingress/redis\.c
 idn2\.h               policies/domains\.c
 libpsl\.h             policies/domains\.c
 libmnl/               egress/kernel/
 nftables/             egress/kernel/nft\.c
+pcre2\.h              egress/intercept/passlist\.c
+zlib\.h               egress/vault/coding_gzip\.c|tests/
+brotli/               egress/vault/coding_br\.c|tests/
+zstd                  egress/vault/coding_zstd\.c|tests/
 cmocka\.h             tests/
 '
 rule "one door per library" < <(while read -r header places; do
@@ -105,7 +109,7 @@ rule "one door per library" < <(while read -r header places; do
     grep -E "#[ 	]*include[ 	]*[<\"]($header)" <<<"$all_code" | grep -vE "^($places)"
 done <<<"$doors")
 rule "no foreign header in one of ours" < <(
-    grep -E '#[ 	]*include[ 	]*<(uv|llhttp|cjson|cJSON|openssl|nghttp2|hiredis|idn2|libpsl|libmnl|nftables)' <<<"$product_code" |
+    grep -E '#[ 	]*include[ 	]*<(uv|llhttp|cjson|cJSON|openssl|nghttp2|hiredis|idn2|libpsl|libmnl|nftables|pcre2|zlib|brotli|zstd)' <<<"$product_code" |
         grep -E '^[^:]*\.h:' | grep -v '_impl\.h:')
 
 # ---- calls

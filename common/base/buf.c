@@ -6,15 +6,7 @@
 
 #include <assert.h>
 
-#if !defined(__has_feature)
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#endif
+#include "base/poison.h"
 
 enum {
     CHUNK_HEAD = 64,
@@ -40,6 +32,7 @@ struct chunk_pool {
     struct slice *free_slices;
     size_t free_bytes, free_slice_count;
     size_t used;
+    bool private;
 };
 
 static const uint32_t sizes[KINDS] = {CHUNK_BYTES, CHUNK_BULK_BYTES};
@@ -54,6 +47,11 @@ static uint8_t *chunk_bytes(struct chunk *c)
 struct chunk_pool *chunk_pool_new(void)
 {
     return mem_new(sizeof(struct chunk_pool));
+}
+
+void chunk_pool_private(struct chunk_pool *pool)
+{
+    pool->private = true;
 }
 
 static struct chunk *chunk_get(struct chunk_pool *pool, enum kind kind)
@@ -95,6 +93,8 @@ static void chunk_let_go(struct chunk_pool *pool, struct chunk *c)
     if (--c->slices > 0)
         return;
     pool->used -= CHUNK_HEAD + c->size;
+    if (pool->private) /* nothing was ever written behind the used mark */
+        mem_wipe(chunk_bytes(c), c->used);
     if (c == pool->current[c->kind])
         c->used = 0;
     else

@@ -33,6 +33,9 @@ struct buf {
 
 /* A pool of chunks for one thread; owned by its worker. */
 struct chunk_pool *chunk_pool_new(void);
+/* From now on bytes are wiped when the last buf lets go of their chunk, also where the pool itself
+ * keeps it. */
+void chunk_pool_private(struct chunk_pool *pool);
 /* Every buf of the pool must be empty by now. */
 void chunk_pool_free(struct chunk_pool *pool);
 /* Bytes in chunks and slices that are in use, free ones not counted. */

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/digest.h"
@@ -264,8 +265,8 @@ static bool same_name(const struct scan *s, const struct name *a, const struct n
         return a->len == b->len && memcmp(s->text.p + a->at, s->text.p + b->at, a->len) == 0;
     struct str plain_a = plain_name(s, a, &copy_a), plain_b = plain_name(s, b, &copy_b);
     bool same = str_eq(plain_a, plain_b);
-    mem_free(copy_a);
-    mem_free(copy_b);
+    mem_free_wiped(copy_a);
+    mem_free_wiped(copy_b);
     return same;
 }
 
@@ -273,7 +274,7 @@ static bool fail_doubled(struct scan *s, const struct name *name)
 {
     char *copy, shown[NAME_SHOWN];
     size_t n = text_put_json(shown, sizeof shown, plain_name(s, name, &copy));
-    mem_free(copy);
+    mem_free_wiped(copy);
     set_place(s->fault, s->text, name->at - 1);
     snprintf(s->fault->text, sizeof s->fault->text, "doubled member name \"%.*s\"", (int)n, shown);
     return false;
@@ -293,7 +294,7 @@ static uint64_t name_hash(const struct scan *s, const uint8_t key[16], const str
     char *copy;
     struct str plain = plain_name(s, name, &copy);
     uint64_t hash = map_hash(key, plain.p, plain.n);
-    mem_free(copy);
+    mem_free_wiped(copy);
     return hash;
 }
 
@@ -517,8 +518,22 @@ static void put_places(cJSON *root, const uint32_t *places, size_t n, cJSON **ab
     assert(i == n);
 }
 
+static void *tree_get(size_t n)
+{
+    return mem_renew(NULL, n);
+}
+
+/* Any document may be one that brings secrets. */
+static void wipe_trees(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){tree_get, mem_free_wiped});
+}
+
 static struct json_doc *build(struct scan *s)
 {
+    /* the library has its allocator once per process */
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, wipe_trees);
     cJSON *root = cJSON_ParseWithLengthOpts(s->text.p, s->text.n, NULL, false);
     if (!root) {
         fail(s, 0, "not understood");

@@ -28,6 +28,7 @@ struct json_fault {
  * max_bytes 0: no limit. */
 struct json_doc *json_parse(struct str text, size_t max_bytes, unsigned max_depth,
                             struct json_fault *ret_fault);
+/* The tree is wiped; the text is the caller's to wipe. */
 void json_free(struct json_doc *d);
 const struct json *json_root(const struct json_doc *d);
 

@@ -125,6 +125,29 @@ void mem_free(void *p)
     free(p);
 }
 
+/* Not digest_wipe(): the supervisor has mem.c and no libcrypto. */
+void mem_wipe(void *p, size_t n)
+{
+    if (n)
+        explicit_bzero(p, n);
+}
+
+void mem_free_wiped(void *p)
+{
+    mem_wipe(p, malloc_usable_size(p));
+    free(p);
+}
+
+void *mem_renew_wiped(void *p, size_t n)
+{
+    size_t old = malloc_usable_size(p);
+    void *renewed = mem_renew(NULL, n);
+    if (old)
+        memcpy(renewed, p, old < n ? old : n);
+    mem_free_wiped(p);
+    return renewed;
+}
+
 char *mem_strdup(struct str s)
 {
     char *z = some(malloc(s.n + 1));
@@ -160,6 +183,14 @@ enum { BLOCK_HEAD = (sizeof(struct arena_block) + ALIGN - 1) / ALIGN * ALIGN };
 void arena_init(struct arena *a, void *first, size_t n)
 {
     *a = (struct arena){.at = first, .end = first ? (char *)first + n : NULL};
+}
+
+void arena_init_private(struct arena *a, void *first, size_t n)
+{
+    arena_init(a, first, n);
+    a->first = first;
+    a->first_bytes = n;
+    a->private = true;
 }
 
 static struct arena_block *block_new(struct arena *a, size_t bytes)
@@ -275,7 +306,11 @@ void arena_done(struct arena *a)
 {
     for (struct arena_block *block = a->last, *before; block; block = before) {
         before = block->before;
+        if (a->private)
+            mem_wipe(block, block->bytes);
         free(block);
     }
+    if (a->private)
+        mem_wipe(a->first, a->first_bytes);
     *a = (struct arena){0};
 }

@@ -76,6 +76,12 @@ void *mem_new(size_t n);
 /* p grown or shrunk to n bytes, new bytes not zeroed; never NULL. */
 void *mem_renew(void *p, size_t n);
 void mem_free(void *p);
+/* Overwrites n bytes in a way the compiler cannot leave out; then, of a block of the heap, frees it
+ * (NULL is fine). */
+void mem_wipe(void *p, size_t n);
+void mem_free_wiped(void *p);
+/* As mem_renew(), but what is left behind is wiped. */
+void *mem_renew_wiped(void *p, size_t n);
 /* A terminated copy of s on the heap; the caller frees it. */
 char *mem_strdup(struct str s);
 /* For a program that is to be small rather than quick with several threads: they share one heap,
@@ -92,10 +98,15 @@ struct arena {
     struct arena_block *last;
     char *at, *end;
     size_t extra; /* bytes in blocks beyond the first */
+    char *first;  /* private: the owner's bytes */
+    size_t first_bytes;
+    bool private;
 };
 
 /* Starts an arena on the owner's n bytes at `first` (may be NULL, 0). */
 void arena_init(struct arena *a, void *first, size_t n);
+/* The same, but all of its bytes are wiped when they are given back, the owner's too. */
+void arena_init_private(struct arena *a, void *first, size_t n);
 /* n bytes, aligned for anything, not zeroed; never NULL.  Valid until arena_done(). */
 void *arena_get(struct arena *a, size_t n);
 /* As arena_get(), zeroed. */

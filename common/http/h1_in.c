@@ -16,6 +16,8 @@ enum {
 void h1_drop_scratch(struct h1 *h)
 {
     worker_hold(h->s.w, -(ptrdiff_t)h->scratch_room);
+    if (worker_is_private(h->s.w))
+        mem_wipe(h->scratch, h->scratch_n);
     mem_free(h->scratch);
     h->scratch = NULL;
     h->scratch_n = h->scratch_room = 0;
@@ -66,7 +68,8 @@ static void keep_piece(struct h1 *h, const char *p, size_t n)
         size_t room = 2 * (h->scratch_n + n) < 512 ? 512 : 2 * (h->scratch_n + n);
         worker_hold(h->s.w, (ptrdiff_t)(room - h->scratch_room));
         h->scratch_room = room;
-        h->scratch = mem_renew(h->scratch, room);
+        h->scratch = worker_is_private(h->s.w) ? mem_renew_wiped(h->scratch, room)
+                                               : mem_renew(h->scratch, room);
     }
     memcpy(h->scratch + h->scratch_n, p, n);
     h->scratch_n += n;

@@ -463,7 +463,8 @@ static void op_close(struct session *session, enum why why)
 
 static const struct session_ops ops = {op_open, op_drain, op_close, NULL};
 
-/* ---- nghttp2's memory, counted for the cap of the worker */
+/* ---- nghttp2's memory, counted for the cap of the worker, and wiped where it may be secret: it
+ * copies the heads that it is given and those that it reads */
 
 enum { PREFIX = 16 };
 
@@ -473,7 +474,8 @@ static void *ng_realloc(void *p, size_t n, void *user)
     size_t old = 0;
     if (block)
         memcpy(&old, block, sizeof old);
-    block = mem_renew(block, PREFIX + n);
+    block =
+        worker_is_private(user) ? mem_renew_wiped(block, PREFIX + n) : mem_renew(block, PREFIX + n);
     memcpy(block, &n, sizeof n);
     worker_hold(user, (ptrdiff_t)n - (ptrdiff_t)old);
     return block + PREFIX;
@@ -497,6 +499,8 @@ static void ng_free(void *p, void *user)
     char *block = (char *)p - PREFIX;
     memcpy(&n, block, sizeof n);
     worker_hold(user, -(ptrdiff_t)n);
+    if (worker_is_private(user))
+        mem_wipe(p, n);
     mem_free(block);
 }
 
@@ -551,11 +555,16 @@ static void send_settings(struct h2 *h)
         {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
-    nghttp2_settings_entry client[] = {all[0], all[1], {NGHTTP2_SETTINGS_ENABLE_PUSH, 0}};
+    nghttp2_settings_entry client[] = {
+        all[0],
+        all[1],
+        {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
+        {NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0}, /* what an origin reflects is not kept */
+    };
+    size_t nclient = sizeof client / sizeof *client - !worker_is_private(h->s.w);
     int failed = h->s.server ? nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, all,
                                                        sizeof all / sizeof *all)
-                             : nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, client,
-                                                       sizeof client / sizeof *client);
+                             : nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, client, nclient);
     assert(failed == 0);
 }
 

@@ -3,6 +3,7 @@
  * no byte of it is copied; heads are copied by nghttp2 and compressed when their turn comes. */
 #include <assert.h>
 
+#include "base/secret.h"
 #include "http/h2_impl.h"
 
 enum { FRAME_HEAD_BYTES = 9, FEW_FIELDS = 48 };
@@ -31,7 +32,8 @@ static nghttp2_nv *nv_of(const struct h2_list *list, struct arena *a, nghttp2_nv
     nghttp2_nv *nv = list->nfields <= FEW_FIELDS ? few : arena_get(a, list->nfields * sizeof *nv);
     for (unsigned i = 0; i < list->nfields; i++) {
         const struct field *f = &list->fields[i];
-        bool secret = h2head_sensitive(f->name);
+        bool secret =
+            h2head_sensitive(f->name) || secret_covers(f->value.p) || secret_covers(f->name.p);
         nv[i] = (nghttp2_nv){(uint8_t *)(uintptr_t)f->name.p, (uint8_t *)(uintptr_t)f->value.p,
                              f->name.n, f->value.n,
                              secret ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE};
@@ -390,6 +392,14 @@ void h2_callbacks_out(nghttp2_session_callbacks *cb)
 
 /* ---- what the conn pulls */
 
+/* nghttp2 keeps the last frame until it makes the next one.  What it has handed over it does not
+ * read again; only the client's preface, which is no HEADERS and no CONTINUATION, is a constant. */
+static void wipe_head(const uint8_t *p, size_t n)
+{
+    if (n > FRAME_HEAD_BYTES && (p[3] == NGHTTP2_HEADERS || p[3] == NGHTTP2_CONTINUATION))
+        mem_wipe((void *)(uintptr_t)(p + FRAME_HEAD_BYTES), n - FRAME_HEAD_BYTES);
+}
+
 static void write_frames(struct h2 *h, struct buf *out, size_t max)
 {
     const uint8_t *p;
@@ -402,6 +412,8 @@ static void write_frames(struct h2 *h, struct buf *out, size_t max)
         if (n <= 0)
             break;
         buf_write(out, p, (size_t)n);
+        if (worker_is_private(h->s.w))
+            wipe_head(p, (size_t)n);
     }
     h->filling = NULL;
 }

@@ -231,6 +231,7 @@ static void join_cookies(struct http_head *head, struct arena *a)
     }
     head->fields[first].value = (struct str){text, at};
     head->nfields = kept;
+    head->crumbs = crumbs;
 }
 
 /* What HTTP/1 alone has of the handshake, and a peer of HTTP/2 has no say in. */
@@ -383,20 +384,37 @@ static struct str lower(struct str name, struct arena *a)
     return (struct str){to, name.n};
 }
 
+/* What was joined, as it came: as many crumbs as there were, but empty ones. */
+static void put_crumbs(struct h2_list *list, struct str name, struct str value, unsigned crumbs)
+{
+    for (const char *at; crumbs > 1 && (at = memmem(value.p, value.n, "; ", 2)); crumbs--) {
+        put(list, name, str_head(value, (size_t)(at - value.p)));
+        value = str_skip(value, (size_t)(at + 2 - value.p));
+    }
+    put(list, name, value);
+}
+
 static void put_fields(struct h2_list *list, const struct http_head *head, bool handshake,
                        struct arena *a)
 {
+    unsigned crumbs = head->crumbs;
     for (unsigned i = 0; i < head->nfields; i++) {
         struct field f = head->fields[i];
         if (!handshake && (websocket_is_key(f.name) || websocket_is_accept(f.name)))
             continue;
-        put(list, lower(f.name, a), f.value);
+        if (crumbs <= 1 || !f.value.n || !str_ieq(f.name, STR("cookie"))) {
+            put(list, lower(f.name, a), f.value);
+            continue;
+        }
+        put_crumbs(list, lower(f.name, a), f.value, crumbs);
+        crumbs = 0; /* there is room for one such line */
     }
 }
 
 static void begin(struct h2_list *list, const struct http_head *head, struct arena *a)
 {
-    list->fields = arena_get(a, ((size_t)head->nfields + OWN_FIELDS) * sizeof *list->fields);
+    size_t most = (size_t)head->nfields + head->crumbs + OWN_FIELDS;
+    list->fields = arena_get(a, most * sizeof *list->fields);
     list->nfields = 0;
 }
 

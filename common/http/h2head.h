@@ -17,7 +17,8 @@ struct h2_list {
  * status 400 stands for a malformed request (section 8.1.1: RST_STREAM PROTOCOL_ERROR), 501 for an
  * extended CONNECT nobody serves (contract ingress 9.1).
  *
- * ret_head->fields may be list->fields, texts are not copied but for joined cookies.  Extended
+ * ret_head->fields may be list->fields, texts are not copied but for joined cookies (which go apart
+ * again in h2head_write_request: `crumbs`).  Extended
  * CONNECT gives method GET with `protocol`, plain CONNECT method CONNECT with an empty path.
  * Of a handshake's fields the key and its answer are not kept: the head is keyless.
  * `length` comes from content-length; with `end` and no length it is 0 for methods that expect a

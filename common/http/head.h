@@ -32,6 +32,8 @@ struct http_head {
                         key */
     bool keyless; /* an upgrade, or its grant, that came over HTTP/2: without the fields that only
                      a handshake of HTTP/1.1 has (websocket.h) */
+    unsigned crumbs; /* the Cookie line was so many fields of HTTP/2 (RFC 9113 section 8.2.3), and
+                        is to be where it goes on over HTTP/2; 0: it was one line */
     struct field *fields;
     unsigned nfields;
 };

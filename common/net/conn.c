@@ -46,6 +46,8 @@ static bool begin_closing(struct conn *c, enum why why)
         return false;
     c->closing = true;
     c->why = why;
+    if (c->tls && why == conn_gone(c) && c->info.fault.n == 0)
+        c->info.fault = conn_tls_lost(c->tls);
     list_del(&c->dirty);
     vanish_forget(c);
     if (c->source)
@@ -113,13 +115,19 @@ static bool is_shaking(const struct conn *c)
 
 static size_t lying(const struct conn *c)
 {
-    return c->in.len + (c->tls ? conn_tls_in(c->tls)->len : 0);
+    return c->in.len + (c->tls ? conn_tls_lying(c->tls) : 0);
 }
 
 /* The peer has said that it is done: FIN, or close_notify where there is TLS. */
 static bool is_over(const struct conn *c)
 {
     return c->tls ? conn_tls_over(c->tls) : c->eof;
+}
+
+/* Nothing more can come, said properly or not. */
+static bool is_cut(const struct conn *c)
+{
+    return c->eof || (c->tls && conn_tls_cut(c->tls));
 }
 
 /* Reading follows need: off only while a chunk's worth lies untaken or the user wants nothing
@@ -167,7 +175,7 @@ static void offer(struct conn *c)
         c->eof_told = true;
         if (c->ev->eof)
             c->ev->eof(c->user);
-    } else if (c->eof && !is_over(c) && all && c->in.len == 0 && !c->offer) {
+    } else if (is_cut(c) && !is_over(c) && all && c->in.len == 0 && !c->offer) {
         conn_close(c, conn_gone(c)); /* cut off: FIN without close_notify */
         return;
     }
@@ -225,6 +233,15 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
         ;
 }
 
+/* The peer is gone.  One that shook us off has often said why before. */
+static void write_failed(struct conn *c)
+{
+    if (c->tls && !conn_tls_heard(c->tls) && !c->eof)
+        read_some(c);
+    if (!c->closing)
+        conn_close(c, conn_gone(c));
+}
+
 static void on_written(uv_write_t *w, int status)
 {
     struct conn *c = w->data;
@@ -234,7 +251,7 @@ static void on_written(uv_write_t *w, int status)
         return;
     buf_clear(&c->out);
     if (status < 0) {
-        conn_close(c, conn_gone(c));
+        write_failed(c);
         return;
     }
     vanish_note(c);
@@ -302,7 +319,7 @@ static bool write_out(struct conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN) {
-            conn_close(c, conn_gone(c));
+            write_failed(c);
             return false;
         }
         conn_fly(c);
@@ -521,14 +538,25 @@ void conn_read(struct conn *c, bool on)
     mark(c);
 }
 
-void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to)
+static void secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to,
+                   const struct tls_as *as)
 {
     if (c->closing)
         return;
-    conn_tls_start(c, ctx, to);
+    conn_tls_start(c, ctx, to, as);
     conn_update_reading(c);
     c->offer = true; /* what has come, or our first message */
     mark(c);
+}
+
+void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to)
+{
+    secure(c, ctx, to, NULL);
+}
+
+void conn_secure_as(struct conn *c, struct tls_ctx *ctx, const struct tls_as *as)
+{
+    secure(c, ctx, NULL, as);
 }
 
 void conn_set_peer(struct conn *c, const struct sockaddr *peer)

@@ -16,6 +16,7 @@ struct conn;
 struct worker;
 struct tls_ctx;
 struct tls_to;
+struct tls_as;
 
 /* NULL: nothing to do; bytes then stay untaken. */
 struct conn_events {
@@ -36,6 +37,8 @@ struct conn_info {
     struct str alpn;     /* the protocol both sides chose: "h2", "http/1.1", or none */
     struct str sni;      /* server role: the name the client asked for, in lower case */
     struct str verified; /* client role: the name the peer's certificate has proved */
+    struct str fault;    /* why TLS failed, e.g. "certificate has expired"; static text, for
+                            closed(); empty: nothing is known.  With ORIGIN_GONE: what is likely */
     uint16_t listener;   /* port of the listener it came in by, 0 for outgoing ones */
     bool tls;
     bool surplus;                  /* accepted over the connection limit: only to be refused (B7) */
@@ -54,8 +57,12 @@ void conn_read(struct conn *c, bool on);
  * and ready() tells when both sides are done; closed(TLS) if that fails.  `to` (copied): client
  * role, to that name; NULL: server role.  From then on bytes() and fill() are plain text, eof()
  * means close_notify, and a FIN without one is a connection that was lost: what is not whole never
- * looks whole (RFC 8446 section 6.1).  The deadline of the handshake is the user's. */
+ * looks whole (RFC 8446 section 6.1).  The deadline of the handshake is the user's.
+ * Once it is up it may be called a second time: TLS inside TLS, and conn_info tells of the inner
+ * one alone. */
 void conn_secure(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to);
+/* Server role as exactly this one, whatever the names of ctx say; both are counted. */
+void conn_secure_as(struct conn *c, struct tls_ctx *ctx, const struct tls_as *as);
 /* The peer is another than the socket says (PROXY protocol). */
 void conn_set_peer(struct conn *c, const struct sockaddr *peer);
 /* An accepted connection that was redirected to us was on its way to this address (copied). */

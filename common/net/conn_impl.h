@@ -73,12 +73,15 @@ int conn_errno(const struct conn *c);
  * sockets hand them down (U22). */
 void conn_socket_options(int fd);
 
-/* conn_tls.c: TLS inside a connection.  What was read and not taken becomes cipher text. */
+/* conn_tls.c: TLS inside a connection, the second time within the first.  What was read and not
+ * taken becomes cipher text. */
 struct conn_tls;
-void conn_tls_start(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to);
+void conn_tls_start(struct conn *c, struct tls_ctx *ctx, const struct tls_to *to,
+                    const struct tls_as *as);
 void conn_tls_free(struct conn_tls *t);
 /* Cipher text as read, to be decrypted by the next conn_tls_read(). */
 struct buf *conn_tls_in(struct conn_tls *t);
+size_t conn_tls_lying(const struct conn_tls *t); /* bytes of cipher text, of both layers */
 /* Shakes hands, then decrypts into in, up to the bound for reading; may call ready() and close.
  * True: there is more, but in is full. */
 bool conn_tls_read(struct conn *c);
@@ -90,6 +93,10 @@ void conn_tls_bye(struct conn *c);
 bool conn_tls_up(const struct conn_tls *t);       /* the handshake is done */
 bool conn_tls_over(const struct conn_tls *t);     /* the peer's close_notify came */
 bool conn_tls_notified(const struct conn_tls *t); /* ours is made */
+bool conn_tls_cut(const struct conn_tls *t);      /* the layer around it is over */
+bool conn_tls_heard(const struct conn_tls *t);    /* the peer has said something */
+/* The peer has hung up: conn_info.fault, or empty. */
+struct str conn_tls_lost(const struct conn_tls *t);
 
 /* vanish.c: peers that take nothing any more and do not even acknowledge. */
 void vanish_note(struct conn *c);

@@ -1,7 +1,8 @@
 /* dial.c — one connection to a host and port.  The addresses are tried in order, each with its
  * share of what is left of the deadline; the caller's allow() sees every one, and the connection
  * goes to the very address that was judged.  Through a parent only the way to the parent is ours:
- * the first of its addresses that connects is asked, and what it answers is the end of it. */
+ * the first of its addresses that connects is asked, and what it answers is the end of it.  TLS is
+ * a part of the way where it is wished: who cannot prove to be the host was not reached. */
 #include "net/dial.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include "net/conn_impl.h"
 #include "net/dial_impl.h"
 #include "net/resolve.h"
+#include "net/tls.h"
 
 enum { DIAL_ADDRESSES = 16 };
 
@@ -16,7 +18,7 @@ struct dial {
     struct worker *w;
     struct resolve *resolving;
     struct conn *conn;
-    struct dial_to to;         /* with a parent, else empty */
+    struct dial_to to;
     struct parent_ask *asking; /* the parent */
     struct timer timer;        /* this attempt's share */
     uint64_t deadline;
@@ -24,19 +26,24 @@ struct dial {
     unsigned nips, at;
     uint16_t port;
     int err, status;
+    struct str fault;
+    bool through; /* the parent has said yes */
     bool tried;   /* an address was allowed */
     enum why why; /* of the last attempt */
     enum why (*allow)(void *user, const struct sockaddr *addr);
     void (*done)(void *user, struct conn *c, enum why why);
     void *user;
-    char host[];
+    char names[]; /* of `to`: host and tls_name */
 };
 
 static void on_ready(void *user);
 static void on_closed(void *user, enum why why);
+static void on_secure(void *user);
+static void on_insecure(void *user, enum why why);
 
 /* A peer that speaks first: its bytes wait for the next owner. */
 static const struct conn_events attempt_events = {.ready = on_ready, .closed = on_closed};
+static const struct conn_events shake_events = {.ready = on_secure, .closed = on_insecure};
 static const struct conn_events nobody = {NULL};
 
 /* A conn whose closing nobody waits for. */
@@ -50,11 +57,21 @@ static void drop_conn(struct dial *d)
     c->ev = &nobody;
 }
 
-static void finish(struct dial *d, struct conn *c, enum why why)
+static void bury(struct dial *d)
 {
     timer_clear(d->w, &d->timer);
-    d->done(d->user, c, why);
+    tls_ctx_unref(d->to.tls);
+    d->to.tls = NULL;
     worker_bury(d->w, mem_free, d);
+}
+
+static void finish(struct dial *d, struct conn *c, enum why why)
+{
+    if (!c && d->to.parent && !d->through && d->fault.n == 0)
+        d->fault = STR("upstream proxy: cannot be reached");
+    timer_clear(d->w, &d->timer);
+    d->done(d->user, c, why);
+    bury(d);
 }
 
 static enum why why_of(int err)
@@ -79,6 +96,7 @@ static bool attempt(struct dial *d)
     }
     d->tried = true;
     d->err = 0;
+    d->fault = STR_NONE;
     d->conn = conn_connect_prepared(d->w, &to.sa, &d->w->prepare_dial, &attempt_events, d, &d->err);
     if (d->conn)
         return true;
@@ -102,12 +120,55 @@ static void next(struct dial *d)
     finish(d, NULL, d->why);
 }
 
-static void on_asked(void *user, struct conn *c, enum why why, int status)
+/* The end of the way for bytes; TLS goes on from here. */
+static void on_arrived(struct dial *d, struct conn *c)
+{
+    static const char *const alpn[] = {"h2", "http/1.1", NULL};
+    const struct dial_to *to = &d->to;
+    if (!to->tls) {
+        finish(d, c, WHY_OK);
+        return;
+    }
+    struct tls_to peer = {.name = to->tls_name};
+    memcpy(peer.alpn, to->tls_h2 ? alpn : alpn + 1, (to->tls_h2 ? 2 : 1) * sizeof *alpn);
+    d->conn = c;
+    conn_attach(c, &shake_events, d);
+    conn_secure(c, to->tls, &peer);
+}
+
+static void on_secure(void *user)
+{
+    struct dial *d = user;
+    struct conn *c = d->conn;
+    d->conn = NULL;
+    finish(d, c, WHY_OK);
+}
+
+/* What has a wrong certificate is the wrong place, and so will be its other addresses; what hangs
+ * up may be out of order. */
+static void on_insecure(void *user, enum why why)
+{
+    struct dial *d = user;
+    d->fault = conn_info(d->conn)->fault;
+    d->conn = NULL;
+    d->why = WHY_TLS;
+    if (why == WHY_TLS || d->through)
+        finish(d, NULL, WHY_TLS);
+    else
+        next(d);
+}
+
+static void on_asked(void *user, struct conn *c, const struct parent_answer *answer)
 {
     struct dial *d = user;
     d->asking = NULL;
-    d->status = status;
-    finish(d, c, why);
+    d->status = answer->status;
+    d->fault = answer->fault;
+    d->through = c != NULL;
+    if (c)
+        on_arrived(d, c);
+    else
+        finish(d, NULL, answer->why);
 }
 
 static void on_ready(void *user)
@@ -116,7 +177,7 @@ static void on_ready(void *user)
     struct conn *c = d->conn;
     d->conn = NULL;
     if (!d->to.parent) {
-        finish(d, c, WHY_OK);
+        on_arrived(d, c);
         return;
     }
     uint64_t now = worker_now(d->w);
@@ -146,7 +207,10 @@ static void on_timer(struct timer *t)
         return;
     }
     drop_conn(d);
-    next(d);
+    if (d->through)
+        finish(d, NULL, WHY_DEADLINE);
+    else
+        next(d);
 }
 
 static void on_resolved(void *user, const struct ip *ips, unsigned n, enum why why)
@@ -158,18 +222,23 @@ static void on_resolved(void *user, const struct ip *ips, unsigned n, enum why w
     for (unsigned i = 0; i < d->nips; i++)
         d->ips[i] = ips[i];
     if (d->to.parent && !parent_can_ask(&d->to)) {
+        d->fault = STR("no proxy can be asked for this host");
         finish(d, NULL, WHY_DIAL);
         return;
     }
     next(d);
 }
 
-static void to_parent(struct dial *d, const struct dial_to *to)
+static void set_to(struct dial *d, const struct dial_to *to)
 {
-    memcpy(d->host, to->host.p, to->host.n);
+    struct str name = to->tls_name.n > 0 ? to->tls_name : to->host;
+    memcpy(d->names, to->host.p, to->host.n);
+    memcpy(d->names + to->host.n, name.p, name.n);
     d->to = *to;
-    d->to.host.p = d->host;
-    d->port = to->parent->port;
+    d->to.host.p = d->names;
+    d->to.tls_name = (struct str){d->names + to->host.n, name.n};
+    d->to.tls = to->tls ? tls_ctx_ref(to->tls) : NULL;
+    d->port = to->parent ? to->parent->port : to->port;
 }
 
 struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t timeout_ms,
@@ -177,18 +246,16 @@ struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t tim
                         void (*done)(void *user, struct conn *c, enum why why), void *user)
 {
     const struct dial_parent *p = to->parent;
-    struct dial *d = mem_new(sizeof *d + (p ? to->host.n : 0));
+    struct dial *d = mem_new(sizeof *d + 2 * to->host.n + to->tls_name.n);
     struct names *names = p ? p->names : to->names;
     d->w = w;
-    d->port = to->port;
     d->deadline = worker_now(w) + timeout_ms;
     d->why = WHY_DIAL;
     d->allow = allow;
     d->done = done;
     d->user = user;
     timer_init(&d->timer, on_timer);
-    if (p)
-        to_parent(d, to);
+    set_to(d, to);
     d->resolving = resolve_start(names ? names : worker_get(w, SLOT_NAMES), p ? p->host : to->host,
                                  timeout_ms, on_resolved, d);
     return d;
@@ -200,9 +267,8 @@ void dial_cancel(struct dial *d)
         resolve_cancel(d->resolving);
     if (d->asking)
         parent_cancel(d->asking);
-    timer_clear(d->w, &d->timer);
     drop_conn(d);
-    worker_bury(d->w, mem_free, d);
+    bury(d);
 }
 
 int dial_errno(const struct dial *d)
@@ -213,6 +279,11 @@ int dial_errno(const struct dial *d)
 int dial_status(const struct dial *d)
 {
     return d->status;
+}
+
+struct str dial_fault(const struct dial *d)
+{
+    return d->fault;
 }
 
 void dial_prepare(struct worker *w, const struct prepare *p)

@@ -26,6 +26,11 @@ struct dial_to {
     /* Not NULL: through this one, which alone looks the host up.  Lent for as long as anything goes
      * there. */
     const struct dial_parent *parent;
+    /* Not NULL: TLS to the host, or inside the parent's tunnel, before done(); counted.  The other
+     * side must prove to be tls_name (empty: the host). */
+    struct tls_ctx *tls;
+    struct str tls_name;
+    bool tls_h2; /* offers h2 before http/1.1; else http/1.1 alone */
 };
 
 /* Done to each socket of this worker's dials before it connects; copied. */
@@ -38,8 +43,12 @@ void dial_prepare(struct worker *w, const struct prepare *p);
  *
  * With a parent allow() is not asked: who dials has judged the host, and the parent's addresses are
  * nobody's target.  DIAL is then also an answer other than 2xx, or none that is HTTP/1.1 (RFC 9110
- * section 9.3.6); TLS: the parent has not proved itself.  If that is spoken with, conn_info.tls and
- * what goes with it are of the parent, and conn_secure() must not be called again. */
+ * section 9.3.6); TLS: the parent has not proved itself.  If that is spoken with over TLS and the
+ * target is not, conn_info.tls and what goes with it are of the parent; conn_secure() is then a
+ * second layer inside.
+ *
+ * With `tls` the conn's TLS is up, and conn_info tells of it.  TLS: the other side has not proved
+ * itself, or hung up in the handshake (where it has another address, that is tried first). */
 struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t timeout_ms,
                         enum why (*allow)(void *user, const struct sockaddr *addr),
                         void (*done)(void *user, struct conn *c, enum why why), void *user);
@@ -50,5 +59,8 @@ void dial_cancel(struct dial *d);
 int dial_errno(const struct dial *d);
 /* Likewise: the status of the parent's answer, 0 if there was none. */
 int dial_status(const struct dial *d);
+/* Likewise: what is known beyond `why` of TLS and the parent, as conn_info.fault; static, empty:
+ * nothing.  What the parent is to blame for begins with "upstream proxy". */
+struct str dial_fault(const struct dial *d);
 
 #endif

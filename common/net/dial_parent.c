@@ -14,7 +14,7 @@ struct parent_ask {
     struct parenthead head;
     int status; /* of the whole answer; 0: there is none yet */
     bool shaking;
-    void (*done)(void *user, struct conn *c, enum why why, int status);
+    void (*done)(void *user, struct conn *c, const struct parent_answer *answer);
     void *user;
 };
 
@@ -100,7 +100,7 @@ static void on_bytes(void *user, struct buf *in)
         conn_close(a->conn, WHY_DIAL);
         return;
     }
-    a->done(a->user, a->conn, WHY_OK, a->status);
+    a->done(a->user, a->conn, &(struct parent_answer){.why = WHY_OK, .status = a->status});
     destroy(a);
 }
 
@@ -121,8 +121,15 @@ static void on_fill(void *user, struct buf *out, size_t max)
 static void on_closed(void *user, enum why why)
 {
     struct parent_ask *a = user;
-    bool tls = a->shaking || why == WHY_TLS;
-    a->done(a->user, NULL, tls ? WHY_TLS : WHY_DIAL, a->status);
+    struct parent_answer answer = {.why = a->shaking ? WHY_TLS : why, .status = a->status};
+    if (answer.why == WHY_TLS) {
+        answer.fault = conn_info(a->conn)->fault;
+    } else {
+        answer.why = WHY_DIAL;
+        answer.fault = a->status ? STR("upstream proxy: refuses to connect")
+                                 : STR("upstream proxy: did not answer as one");
+    }
+    a->done(a->user, NULL, &answer);
     destroy(a);
 }
 
@@ -135,9 +142,9 @@ static void on_orphan_closed(void *user, enum why why)
 static const struct conn_events events = {on_ready, on_bytes, on_eof, on_fill, on_closed};
 static const struct conn_events orphan_events = {.closed = on_orphan_closed};
 
-struct parent_ask *parent_ask(struct worker *w, struct conn *c, const struct dial_to *to,
-                              void (*done)(void *user, struct conn *c, enum why why, int status),
-                              void *user)
+struct parent_ask *
+parent_ask(struct worker *w, struct conn *c, const struct dial_to *to,
+           void (*done)(void *user, struct conn *c, const struct parent_answer *answer), void *user)
 {
     const struct dial_parent *p = to->parent;
     struct parent_ask *a = mem_new(sizeof *a);
@@ -150,7 +157,8 @@ struct parent_ask *parent_ask(struct worker *w, struct conn *c, const struct dia
     put_request(&a->request, to);
     conn_attach(c, &events, a);
     if (p->tls)
-        conn_secure(c, p->tls, &(struct tls_to){.name = p->host, .alpn = {"http/1.1"}});
+        conn_secure(c, p->tls,
+                    &(struct tls_to){.name = p->host, .alpn = {"http/1.1"}, .proxy = true});
     else
         conn_wake(c);
     return a;

@@ -19,6 +19,11 @@ struct tls_tickets; /* keys of session tickets; counted, atomic */
  * certificate". Never holds a part of the key. */
 struct tls_leaf *tls_leaf_new(struct str chain_pem, struct str key_pem, struct arena *a,
                               struct str *ret_error);
+/* One of our own making, without a chain: cert and key are OpenSSL's X509 and EVP_PKEY, belong
+ * together, and are never changed again.  Takes a reference to each; the pair is not tried. */
+struct x509_st;
+struct evp_pkey_st;
+struct tls_leaf *tls_leaf_made(struct x509_st *cert, struct evp_pkey_st *key);
 struct tls_leaf *tls_leaf_ref(struct tls_leaf *l);
 void tls_leaf_unref(struct tls_leaf *l);
 /* The i-th DNS name of the certificate (subjectAltName, else the common name), lower case, as it
@@ -46,7 +51,7 @@ void tls_tickets_unref(struct tls_tickets *t);
 /* Certificate by name: asked in the handshake, on any worker's thread.  sni: lower case, empty: the
  * client named none.  The leaf is lent.  NULL: refused with unrecognized_name. */
 struct tls_names {
-    struct tls_leaf *(*leaf)(void *user, struct str sni);
+    struct tls_leaf *(*leaf)(void *user, struct str sni); /* NULL: all are refused */
     void (*drop)(void *user); /* with the last reference to the context; NULL: nobody asks */
     void *user;
 };
@@ -55,6 +60,7 @@ struct tls_server_rules {
     struct str client_ca_pem; /* not empty: only clients with a certificate of these authorities */
     struct tls_tickets *tickets; /* NULL: no resumption; counted */
     bool h2;                     /* ALPN offers h2 before http/1.1 */
+    bool wipe;                   /* OpenSSL's buffers keep no plain text */
 };
 /* NULL: *ret_error is one line; names.drop() is not called. */
 struct tls_ctx *tls_server_new(const struct tls_server_rules *rules, struct arena *a,
@@ -63,6 +69,11 @@ struct tls_ctx *tls_server_new(const struct tls_server_rules *rules, struct aren
 struct tls_client_rules {
     struct str roots_pem; /* only these authorities count */
     struct str roots_dir; /* hashed folder, looked up when needed; both empty: the system's */
+    /* Both: they add up. */
+    struct str never_pem; /* a certificate whose key proves nobody, neither as anchor nor within a
+                             chain: our own authority's; empty: none */
+    unsigned sessions;    /* of so many names the last session is kept and offered; 0: of none */
+    bool wipe;            /* OpenSSL's buffers keep no plain text */
     bool insecure;        /* no verification: load generator and tests only */
 };
 struct tls_ctx *tls_client_new(const struct tls_client_rules *rules, struct arena *a,
@@ -74,6 +85,15 @@ void tls_ctx_unref(struct tls_ctx *ctx);
 struct tls_to {
     struct str name; /* SNI and the name to verify; an address is verified as one, without SNI */
     const char *alpn[3]; /* offered in this order, ended by NULL */
+    bool proxy;          /* conn_info.fault then tells of the upstream proxy */
+};
+
+/* As who a server answers on one connection (conn_secure_as()): names are not asked, the name the
+ * client sends may be anything. */
+struct tls_as {
+    struct tls_leaf *leaf;
+    const char *alpn; /* the answer to a client that offers protocols (static): one that does not
+                         offer this one is refused (RFC 7301 section 3.2); NULL: no answer */
 };
 
 #endif

@@ -162,6 +162,18 @@ struct tls_leaf *tls_leaf_new(struct str chain_pem, struct str key_pem, struct a
     return NULL;
 }
 
+struct tls_leaf *tls_leaf_made(struct x509_st *cert, struct evp_pkey_st *key)
+{
+    struct tls_leaf *l = mem_new(sizeof *l);
+    atomic_init(&l->count, 1);
+    X509_up_ref(cert);
+    EVP_PKEY_up_ref(key);
+    l->cert = cert;
+    l->key = key;
+    read_leaf(l);
+    return l;
+}
+
 struct tls_leaf *tls_leaf_ref(struct tls_leaf *l)
 {
     unsigned before = atomic_fetch_add_explicit(&l->count, 1, memory_order_relaxed);

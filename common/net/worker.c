@@ -277,6 +277,25 @@ void worker_bury(struct worker *w, void (*free_fn)(void *), void *p)
     w->graves[w->ngraves++] = (struct grave){free_fn, p};
 }
 
+void worker_private(struct worker *w)
+{
+    w->private = true;
+    chunk_pool_private(w->pool);
+}
+
+bool worker_is_private(const struct worker *w)
+{
+    return w->private;
+}
+
+void worker_arena(const struct worker *w, struct arena *a, void *first, size_t n)
+{
+    if (w->private)
+        arena_init_private(a, first, n);
+    else
+        arena_init(a, first, n);
+}
+
 void worker_hold(struct worker *w, ptrdiff_t delta)
 {
     assert(delta >= 0 || w->held >= (size_t)-delta);

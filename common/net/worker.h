@@ -59,6 +59,14 @@ void timer_clear(struct worker *w, struct timer *t);
 /* free_fn(p) as this turn ends, when no event is on the stack. */
 void worker_bury(struct worker *w, void (*free_fn)(void *), void *p);
 
+/* What passes through this worker may be secret: chunks of its pool are wiped when they are given
+ * back, and so are arenas of worker_arena(), what its codecs keep of heads, and what they allocate
+ * through nghttp2.  Before it serves. */
+void worker_private(struct worker *w);
+bool worker_is_private(const struct worker *w);
+/* arena_init(), or on a private worker arena_init_private(). */
+void worker_arena(const struct worker *w, struct arena *a, void *first, size_t n);
+
 /* Bytes on the heap that peers made us hold outside of chunks: heads in pieces, arenas.  delta may
  * be negative. */
 void worker_hold(struct worker *w, ptrdiff_t delta);

@@ -32,6 +32,7 @@ struct worker {
     uint64_t tick_at; /* when tick fires, UINT64_MAX: not set */
     struct wheel wheel;
     struct chunk_pool *pool;
+    bool private;
     size_t held;
     unsigned index;
 

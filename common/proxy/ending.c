@@ -6,9 +6,20 @@
 
 static enum stage stage_of(const struct exchange *x)
 {
+    if (x->answering)
+        return STAGE_ANSWER;
     if (x->state == X_DIAL)
         return STAGE_DIAL;
-    return x->state == X_WAIT ? STAGE_WAIT : STAGE_REQUEST;
+    return x->state == X_WAIT && !x->holding ? STAGE_WAIT : STAGE_REQUEST;
+}
+
+void exchange_continue(struct exchange *x)
+{
+    struct http_head *h = arena_zero(&x->mem, sizeof *h);
+    h->status = 100;
+    h->length = -1;
+    x->cont_sent = true;
+    x->down->ops->head(x->down, h, false);
 }
 
 static struct http_head *local_head(struct exchange *x, const struct verdict *v)

@@ -83,13 +83,8 @@ static void on_deadline(struct timer *t)
 static void on_continue(struct timer *t)
 {
     struct exchange *x = container_of(t, struct exchange, cont);
-    if (!x->down || x->status != 0 || x->bytes_in > 0 || x->cont_sent || x->request_end)
-        return;
-    struct http_head *h = arena_zero(&x->mem, sizeof *h);
-    h->status = 100;
-    h->length = -1;
-    x->cont_sent = true;
-    x->down->ops->head(x->down, h, false);
+    if (x->down && x->status == 0 && x->bytes_in == 0 && !x->cont_sent && !x->request_end)
+        exchange_continue(x);
 }
 
 void exchange_hold(struct exchange *x)
@@ -105,6 +100,7 @@ static void free_exchange(void *p)
     struct exchange *x = p;
     buf_clear(&x->pending);
     buf_clear(&x->replay);
+    buf_clear(&x->filtering.in);
     arena_done(&x->mem);
     mem_free(x);
 }
@@ -115,7 +111,10 @@ void exchange_check_over(struct exchange *x)
         return;
     struct proxy *p = x->p;
     x->dead = true;
+    filtering_drop(x);
     accesslog_end(x);
+    if (x->request && p->rules.gate->over)
+        p->rules.gate->over(p->w, &x->facts, &x->verdict, x->why, x->status);
     list_del(&x->link);
     p->count[x->state]--;
     timer_clear(p->w, &x->timer);
@@ -134,6 +133,7 @@ struct http_stream *exchange_part(struct exchange *x)
 {
     struct http_stream *down = x->down;
     bulk_stop(x);
+    buf_clear(&x->filtering.in);
     x->down = NULL;
     x->client = NULL; /* its connection may go first */
     x->facts.client = NULL;
@@ -187,10 +187,12 @@ static void decide(struct exchange *x)
         return;
     }
     x->client->known = true;
-    if (x->verdict.act == ACT_FORWARD)
-        upstream_begin(x);
-    else
+    if (x->verdict.act != ACT_FORWARD)
         exchange_reply(x, &x->verdict);
+    else if (hold_wanted(x))
+        hold_begin(x);
+    else
+        upstream_begin(x);
 }
 
 static void down_head(void *user, struct http_head *head, bool end)
@@ -214,24 +216,16 @@ static void swallow(struct exchange *x, struct buf *b)
         x->down->ops->credit(x->down, n);
 }
 
-static void keep_for_replay(struct exchange *x, const struct buf *b)
-{
-    if (!x->keep_replay)
-        return;
-    if (x->replay.len + b->len > REPLAY_BYTES) {
-        x->keep_replay = false;
-        buf_clear(&x->replay);
-        return;
-    }
-    buf_share(&x->replay, b);
-}
-
 static void down_data(void *user, struct buf *b)
 {
     struct exchange *x = user;
     x->bytes_in += b->len;
     if (!x->deaf) /* what is thrown away does not put off the end */
         exchange_progress(x);
+    if (x->holding) {
+        hold_data(x, b);
+        return;
+    }
     if (x->look == LOOK_ASKED) {
         buf_queue(&x->pending, b);
         tunnel_look(x, false);
@@ -247,27 +241,30 @@ static void down_data(void *user, struct buf *b)
         buf_queue(&x->pending, b);
         return;
     }
-    keep_for_replay(x, b);
-    x->owed += b->len;
-    x->up->ops->data(x->up, b);
+    upstream_send(x, b);
 }
 
 static void down_end(void *user, struct http_head *trailers)
 {
     struct exchange *x = user;
     x->request_end = true;
-    x->trailers = trailers;
+    if (!x->deaf)
+        x->trailers = exchange_trailers(x, trailers, true);
     exchange_hold(x);
     exchange_progress(x);
     if (x->state == X_TUNNEL)
         arm(x);
+    if (x->holding) {
+        hold_end(x);
+        return;
+    }
     if (x->look == LOOK_ASKED) {
         tunnel_look(x, true);
         return;
     }
     if (x->up && !x->deaf) {
         x->request_passed = true;
-        x->up->ops->end(x->up, trailers);
+        x->up->ops->end(x->up, x->trailers);
     }
 }
 
@@ -277,6 +274,10 @@ static void down_sent(void *user, size_t n)
     x->bytes_out += n;
     x->unsent -= n;
     exchange_progress(x);
+    if (x->filtering.on) {
+        filtering_sent(x);
+        return;
+    }
     if (x->up && !x->deaf)
         x->up->ops->credit(x->up, n);
     bulk_try(x, &x->bulk_down, n);
@@ -323,9 +324,10 @@ void exchange_accept(void *user, struct session *s, struct http_stream *down)
     x->grpc_status = -1;
     x->bulk_down.down = true;
     x->t_start = worker_now_us(p->w);
-    arena_init(&x->mem, x->first, sizeof x->first);
+    worker_arena(p->w, &x->mem, x->first, sizeof x->first);
     buf_init(&x->pending, worker_pool(p->w));
     buf_init(&x->replay, worker_pool(p->w));
+    buf_init(&x->filtering.in, worker_pool(p->w));
     timer_init(&x->timer, on_deadline);
     timer_init(&x->cont, on_continue);
     list_init(&x->link);

@@ -55,6 +55,16 @@ struct bulk {
     bool down;             /* from the origin to the client */
 };
 
+/* The answer's body on its way through a filter of the gate's: see filtering.c. */
+struct filtering {
+    bool on;                          /* there is one, or was */
+    bool again;                       /* it has more to do when there is room */
+    struct filter *filter;            /* until it is done */
+    struct buf in;                    /* what the origin sent, not taken yet */
+    const struct http_head *trailers; /* of the answer, until the filter is done */
+    enum why cut;                     /* the origin was lost; what it said before leaves first */
+};
+
 /* gate->look(): no byte of the client leaves while it is anything but NONE. */
 enum look {
     LOOK_NONE,
@@ -69,24 +79,25 @@ struct exchange {
     struct client *client; /* NULL with down */
     struct pin *pin;
     struct http_stream *down, *up;
-    const struct sockaddr *origin; /* up's peer, NULL without up */
     struct origin_dial *dial;
     struct origin_user pool;
     struct timer timer, cont; /* cont: until we ask for the body; of a tunnel: until look() is told
                                  of the silence */
     struct bulk bulk_up, bulk_down;
+    struct filtering filtering;
     uint64_t since_ms; /* entry into the state, or the last progress */
     uint64_t t_start, t_head, t_decided, t_dial, t_sent, t_answer; /* µs */
     struct facts facts;
     struct verdict verdict;
-    const struct http_head *request; /* as it came */
-    struct http_head *trailers;      /* of the request, waiting for the origin */
-    struct buf pending;              /* request body, while there is no origin yet, or look() */
-    uint64_t look_until_ms;          /* 0: nothing came yet to be looked at */
-    struct buf replay; /* what was sent on a reused connection, to be sent again (8.4) */
-    size_t owed;       /* given to up, not sent: credit for the client */
-    size_t recredit;   /* of owed: sent and credited before, on the connection that died */
-    size_t unsent;     /* given to down, not sent */
+    const struct http_head *request;  /* as it came */
+    const struct http_head *trailers; /* of the request, waiting for the origin */
+    struct buf pending;     /* request body, while there is no origin yet, held() or look() */
+    uint64_t look_until_ms; /* 0: nothing came yet to be looked at */
+    struct buf replay;      /* what was sent on a reused connection, to be sent again (8.4) */
+    size_t owed;            /* given to up, not sent: credit for the client */
+    size_t recredit; /* of pending and owed, in front: credited before, since it was held, or sent
+                        on the connection that died */
+    size_t unsent;   /* given to down, not sent */
     uint64_t bytes_in, bytes_out; /* bodies and tunnels */
     size_t held;                  /* of mem's later blocks, in the worker's sum */
     int status;                   /* of the final head that went down, 0: none yet */
@@ -99,6 +110,8 @@ struct exchange {
     bool up_spoke : 1;       /* any byte of an answer came */
     bool down_h2 : 1, up_h2 : 1;
     bool down_bytes : 1; /* the client's side has no heads: no answer can be given */
+    bool holding : 1;    /* the request's body is collected for held() */
+    bool answering : 1;  /* gate->answer() is asked, or has refused */
     bool reused : 1;
     bool retried : 1;
     bool keep_replay : 1;
@@ -130,8 +143,44 @@ bool bulk_held_up(const struct bulk *b);
 /* Before either stream is cancelled, and once it is closed: what is in a pipe is lost. */
 void bulk_stop(struct exchange *x);
 
+/* answer.c */
+/* A head of the origin's goes down, or the exchange fails. */
+void answer_interim(struct exchange *x, const struct http_head *head);
+void answer_final(struct exchange *x, const struct http_head *head, bool end);
+/* gRPC's own outcome: in the trailers, or in a head that is all there is. */
+void answer_note_grpc(struct exchange *x, const struct http_head *h);
+
+/* filtering.c */
+/* The body goes through f, which is the exchange's now. */
+void filtering_begin(struct exchange *x, struct filter *f);
+/* From the origin: moves all of b; and its end. */
+void filtering_data(struct exchange *x, struct buf *b);
+void filtering_end(struct exchange *x, const struct http_head *trailers);
+/* Bytes have left on the client's side; x may be over then. */
+void filtering_sent(struct exchange *x);
+/* The origin is gone before its end.  True: something of what it said is still to be sent, and the
+ * client is cut after it. */
+bool filtering_lost(struct exchange *x, enum why why);
+/* Frees the filter; fine where there is none. */
+void filtering_drop(struct exchange *x);
+
+/* hold.c: verdict.hold */
+/* Does its body have to be collected first? */
+bool hold_wanted(const struct exchange *x);
+/* Each may forward the exchange, or answer it. */
+void hold_begin(struct exchange *x);
+void hold_data(struct exchange *x, struct buf *b);
+void hold_end(struct exchange *x);
+
 /* upstream.c: the origin's side */
+/* Forwards what was decided, and held. */
 void upstream_begin(struct exchange *x);
+/* Gets a connection, kept or new. */
+void upstream_connect(struct exchange *x);
+/* All that the client has said is with the origin: its answer is waited for. */
+void upstream_wait(struct exchange *x);
+/* Passes bytes of the request on: moves all of b. */
+void upstream_send(struct exchange *x, struct buf *b);
 /* The origin's side ends: cancels stream or dial, gives the client its credit. */
 void upstream_drop(struct exchange *x, enum why why);
 
@@ -140,6 +189,8 @@ void upstream_drop(struct exchange *x, enum why why);
 bool tunnel_allowed(struct exchange *x);
 /* Its connection is up. */
 void tunnel_begin(struct exchange *x);
+/* verdict.late: there is none yet. */
+void tunnel_grant(struct exchange *x);
 /* Shows gate->look() what is pending; x may be over then. */
 void tunnel_look(struct exchange *x, bool late);
 
@@ -148,10 +199,17 @@ void tunnel_look(struct exchange *x, bool late);
 struct facts exchange_facts(const struct exchange *x, const struct snapshot *snap);
 /* gate->recheck() under the snapshot that is in force. */
 enum why exchange_recheck(const struct exchange *x);
+/* gate->peer() under its own snapshot. */
+enum why exchange_peer(const struct exchange *x, const struct conn_info *info);
+/* gate->trailers(); NULL stays NULL. */
+const struct http_head *exchange_trailers(struct exchange *x, const struct http_head *trailers,
+                                          bool request);
 /* gate->allow_addr(), under the snapshot in force where the product rechecks. */
 enum why exchange_allow(const struct exchange *x, const struct sockaddr *addr);
 
 /* ending.c */
+/* We ask for the body ourselves (RFC 9110 section 10.1.1). */
+void exchange_continue(struct exchange *x);
 /* Something went wrong: our own answer if none has begun, else the client is cut off. */
 void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fault);
 /* Answers with a verdict of REPLY or LOCAL. */

@@ -1,9 +1,9 @@
 /* gate.h — what a product is: a handful of functions that say what to do with a head, an address,
  * an answer, an ending.
  *
- * decide, allow_addr, answer, failed and describe are pure: they read their arguments, allocate
- * from the arena, and do nothing else.  So a decision is a test vector.  judged and dialled are
- * told what came of it and keep the product's own counts. */
+ * decide, allow_addr, peer, answer, trailers, failed and describe are pure: they read their
+ * arguments, allocate from the arena, and do nothing else.  So a decision is a test vector. judged,
+ * dialled and over are told what came of it and keep the product's own counts. */
 #ifndef PROXY_GATE_H
 #define PROXY_GATE_H
 
@@ -13,6 +13,7 @@
 #include "http/rules.h"
 #include "net/conn.h"
 #include "net/dial.h"
+#include "proxy/filter.h"
 
 struct worker;
 
@@ -26,8 +27,11 @@ struct facts {
     int64_t unix_s;
     uint64_t now_ms;
     bool draining;
-    const struct sockaddr *origin; /* in recheck() and look(): where its connection goes to, or the
-                                      parent proxy; NULL: none yet */
+    const struct sockaddr *origin; /* where its connection goes to, or the parent proxy; NULL: none
+                                      yet, or no more */
+    const struct conn_info *origin_info; /* of that connection; NULL with it */
+    struct str fault; /* in failed(): what the connection said, e.g. "certificate has expired"
+                         (dial_fault(), conn_info.fault); empty: nothing.  Static text */
 };
 
 enum act {
@@ -37,7 +41,12 @@ enum act {
 };
 
 /* Where an exchange was when it failed. */
-enum stage { STAGE_REQUEST, STAGE_DIAL, STAGE_WAIT };
+enum stage {
+    STAGE_REQUEST, /* also while its body is held */
+    STAGE_DIAL,
+    STAGE_WAIT,
+    STAGE_ANSWER /* answer() did not want it */
+};
 
 struct verdict {
     enum act act;
@@ -52,7 +61,13 @@ struct verdict {
                   extended CONNECT, else in HTTP/1.1 */
     bool raw;  /* FORWARD of a CONNECT: to a connection of bytes, made for it alone; the client is
                   answered 200 when it is up */
+    bool any;  /* FORWARD with to.tls: HTTP/2 or HTTP/1.1, whichever the origin chooses by ALPN; an
+                  upgrade in HTTP/1.1.  Where there is no TLS: nothing */
     bool look; /* raw: look() sees what the client says first before any of it leaves */
+    bool late; /* raw, look: the client is answered 200 and looked at before anything is dialled;
+                  with PASS that is done, and if it fails the tunnel is cut */
+    size_t hold; /* FORWARD of a request with a body: nothing is dialled or sent until it is whole,
+                    or longer than so many bytes; then held().  0: nothing is held */
     struct str pool;              /* connections are shared only inside one pool */
     const struct http_head *head; /* what to send on */
     const void *note;             /* the product's own, for answer and describe */
@@ -62,6 +77,13 @@ struct verdict {
 struct begin {
     bool proxy_header;   /* with a PROXY header */
     struct tls_ctx *tls; /* with TLS; lent */
+};
+
+/* What becomes of a head that the origin has sent. */
+struct answer {
+    const struct http_head *head; /* to send to the client; its length says what the filter makes */
+    struct filter *filter; /* the body goes through it; the exchange frees it, once.  NULL: as it
+                              is. Only of a final head with a body */
 };
 
 enum glance {
@@ -78,9 +100,27 @@ struct gate {
     /* WHY_OK, or why this address is not dialled. */
     enum why (*allow_addr)(const struct facts *f, const struct verdict *v,
                            const struct sockaddr *addr);
-    /* The final head to send to the client. */
-    struct http_head *(*answer)(const struct facts *f, const struct verdict *v,
-                                const struct http_head *head, struct arena *a);
+    /* May this connection, new or kept, carry the request?  Asked before a byte of it goes out
+     * there, with f as it was decided but for the time and the connection.  Anything but WHY_OK
+     * ends the exchange with it; the connection stays for others.  NULL: any may. */
+    enum why (*peer)(const struct facts *f, const struct verdict *v,
+                     const struct conn_info *origin);
+    /* verdict.hold: the body that was collected; whole: all of it is there, else it is longer, or
+     * says that it will be (then with nothing of it), and what is there goes first.  May replace
+     * v->head and *body (a head that states a length states that of the new body), or make v an
+     * answer; v->note stays.  Not asked where there is no body.  NULL where no verdict holds. */
+    void (*held)(const struct facts *f, struct verdict *v, struct buf *body, bool whole,
+                 struct arena *a);
+    /* Each head of the origin's, interim ones too (status 1xx without a protocol); end: no body
+     * follows.  Anything but WHY_OK ends the exchange with it (failed() with STAGE_ANSWER), and
+     * nothing of this head goes down. */
+    enum why (*answer)(const struct facts *f, const struct verdict *v, const struct http_head *head,
+                       bool end, struct arena *a, struct answer *ret);
+    /* The trailers to send on, of the request or of the answer; NULL: none.  The hook itself NULL:
+     * as they are. */
+    const struct http_head *(*trailers)(const struct facts *f, const struct verdict *v,
+                                        const struct http_head *trailers, bool request,
+                                        struct arena *a);
     /* Turns a failure into a REPLY; fault is given when the request itself is broken. */
     void (*failed)(const struct facts *f, enum why why, enum stage stage,
                    const struct http_fault *fault, struct arena *a, struct verdict *ret);
@@ -108,6 +148,10 @@ struct gate {
      * it had an end. */
     void (*dialled)(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel,
                     uint64_t took_us);
+    /* Once per request that was judged, at its very end: what the note owns is to be freed. status:
+     * of the final head that went down, 0: none.  f->client is NULL.  NULL: nobody asks. */
+    void (*over)(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
+                 int status);
     struct str brand;       /* stands before the message of a refusal */
     const char *access_msg; /* msg of the access line */
 };

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/map.h"
+#include "net/tls.h"
 #include "proxy/origin_impl.h"
 
 struct origins *origins_new(struct worker *w, const struct origin_rules *rules)
@@ -89,7 +90,35 @@ void origin_leave(struct origins *o, struct origin_user *u)
 bool dial_to_same(const struct dial_to *a, const struct dial_to *b)
 {
     return a->port == b->port && a->names == b->names && a->parent == b->parent &&
-           str_eq(a->host, b->host);
+           a->tls == b->tls && str_eq(a->host, b->host) && str_eq(a->tls_name, b->tls_name);
+}
+
+size_t dial_to_bytes(const struct dial_to *to)
+{
+    return to->host.n + to->tls_name.n;
+}
+
+/* A context that is gone could have its address taken by another: it stays as long as it is
+ * compared. */
+struct dial_to dial_to_keep(const struct dial_to *to, char *text)
+{
+    struct dial_to ret = *to;
+    if (to->host.n > 0)
+        memcpy(text, to->host.p, to->host.n);
+    if (to->tls_name.n > 0)
+        memcpy(text + to->host.n, to->tls_name.p, to->tls_name.n);
+    ret.host.p = text;
+    ret.tls_name.p = text + to->host.n;
+    if (ret.tls)
+        tls_ctx_ref(ret.tls);
+    return ret;
+}
+
+void dial_to_drop(struct dial_to *to)
+{
+    if (to->tls)
+        tls_ctx_unref(to->tls);
+    to->tls = NULL;
 }
 
 static void leave_state(struct oconn *c)
@@ -169,8 +198,14 @@ void oconn_free(struct oconn *c)
     p->nconns--;
     o->open--;
     o->open_h2 -= c->h2;
+    dial_to_drop(&c->to);
     worker_bury(o->w, mem_free, c);
     pool_settle(o, p);
+}
+
+enum why oconn_may(const struct oconn *c, const struct origin_asker *asker, void *user)
+{
+    return asker && asker->peer ? asker->peer(user, c->info) : WHY_OK;
 }
 
 bool oconn_open(struct oconn *c, struct origin_got *ret)
@@ -181,7 +216,7 @@ bool oconn_open(struct oconn *c, struct origin_got *ret)
             oconn_enter(c, OCONN_BUSY); /* idle() tells when there is room again */
         return false;
     }
-    *ret = (struct origin_got){s, c->h2, conn_info(c->session->conn)->peer};
+    *ret = (struct origin_got){s, c->h2, c->info};
     if (c->h2 && c->state != OCONN_SHARED)
         oconn_enter(c, OCONN_SHARED);
     if (!c->h2)
@@ -193,30 +228,70 @@ bool oconn_open(struct oconn *c, struct origin_got *ret)
 
 static bool suits(const struct oconn *c, const struct origin_want *want)
 {
-    if (c->era != c->o->era || !dial_to_same(&c->to, &want->to) ||
-        c->h2 != (want->need != ORIGIN_H1))
+    if (c->era != c->o->era || !dial_to_same(&c->to, &want->to))
         return false;
-    return want->need == ORIGIN_H1 || want->need == ORIGIN_H2 || c->session->extended;
+    switch (want->need) {
+    case ORIGIN_ANY:
+        return true;
+    case ORIGIN_H1:
+        return !c->h2;
+    case ORIGIN_H2:
+        return c->h2;
+    default:
+        return c->h2 && c->session->extended;
+    }
 }
 
-static bool reuse_from(struct list *conns, const struct origin_want *want, struct origin_got *ret)
+/* Not WHY_OK: one of them would have had room, and may not be used. */
+static enum why reuse_from(struct list *conns, const struct origin_want *want,
+                           const struct origin_asker *asker, void *user, struct origin_got *ret)
 {
     list_each(l, conns)
     {
         struct oconn *c = container_of(l, struct oconn, link);
-        if (suits(c, want) && oconn_open(c, ret))
-            return true;
+        if (!suits(c, want))
+            continue;
+        enum why why = oconn_may(c, asker, user);
+        if (why != WHY_OK || oconn_open(c, ret))
+            return why;
     }
-    return false;
+    return WHY_OK;
 }
 
-bool origin_reuse(struct origins *o, const struct origin_want *want, struct origin_got *ret)
+enum why origin_reuse(struct origins *o, const struct origin_want *want,
+                      const struct origin_asker *asker, void *user, struct origin_got *ret)
 {
     bool alone = want->need == ORIGIN_FRESH || want->need == ORIGIN_RAW;
     struct origin_pool *p = alone ? NULL : pool_find(o, want->pool);
+    ret->stream = NULL;
     if (!p)
-        return false;
-    return reuse_from(&p->shared, want, ret) || reuse_from(&p->idle, want, ret);
+        return WHY_OK;
+    enum why why = reuse_from(&p->shared, want, asker, user, ret);
+    return why != WHY_OK || ret->stream ? why : reuse_from(&p->idle, want, asker, user, ret);
+}
+
+/* ---- what is known */
+
+static enum origin_speaks chosen(const struct list *conns, const struct dial_to *to)
+{
+    for (const struct list *l = conns->next; l != conns; l = l->next) {
+        const struct oconn *c = container_of((struct list *)(uintptr_t)l, struct oconn, link);
+        if (c->any && dial_to_same(&c->to, to))
+            return c->h2 ? ORIGIN_SPEAKS_H2 : ORIGIN_SPEAKS_H1;
+    }
+    return ORIGIN_SPEAKS_UNKNOWN;
+}
+
+enum origin_speaks origin_speaks(const struct origins *o, const struct origin_want *want)
+{
+    const struct origin_pool *p = map_get(o->pools, want->pool);
+    if (!p)
+        return ORIGIN_SPEAKS_UNKNOWN;
+    const struct list *const lists[] = {&p->shared, &p->idle, &p->busy};
+    enum origin_speaks ret = ORIGIN_SPEAKS_UNKNOWN;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !ret; i++)
+        ret = chosen(lists[i], &want->to);
+    return ret;
 }
 
 /* ---- less */

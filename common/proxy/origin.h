@@ -25,9 +25,12 @@ struct origin_rules {
 
 /* What a request asks of its connection. */
 enum origin_need {
-    ORIGIN_H1,     /* HTTP/1.1: an idle one, or a new one */
-    ORIGIN_H2,     /* a stream of an HTTP/2 connection, by prior knowledge */
-    ORIGIN_FRESH,  /* an upgrade: a new HTTP/1.1 connection, which ends with it */
+    ORIGIN_H1,    /* HTTP/1.1: an idle one, or a new one */
+    ORIGIN_H2,    /* a stream of an HTTP/2 connection, by prior knowledge */
+    ORIGIN_ANY,   /* to.tls and to.tls_h2: whichever the origin chooses by ALPN, an idle connection,
+                     a stream of one, or a new one.  Those that come while it is not known yet wait
+                     for the first to tell */
+    ORIGIN_FRESH, /* an upgrade: a new HTTP/1.1 connection, which ends with it */
     ORIGIN_TUNNEL, /* an upgrade: a stream where an HTTP/2 connection that is there takes extended
                       CONNECT (RFC 8441), else as FRESH */
     ORIGIN_H2_TUNNEL, /* the same, after waiting for an HTTP/2 connection where there is none */
@@ -44,7 +47,7 @@ struct origin_want {
 struct origin_got {
     struct http_stream *stream;
     bool h2;
-    const struct sockaddr *peer; /* of its connection; lent as long as the stream lives */
+    const struct conn_info *info; /* of its connection; lent as long as the stream lives */
 };
 
 /* What an exchange puts into its pool while it uses it, so that the end of the pool reaches it. */
@@ -60,11 +63,10 @@ void origins_free(struct origins *o);
 /* Puts u into the pool; origin_leave() takes it out (harmless when it is in none). */
 void origin_join(struct origins *o, struct str pool, struct origin_user *u);
 void origin_leave(struct origins *o, struct origin_user *u);
-/* A stream on a connection that is there; false: none has room.  Of idle ones the youngest: the
- * others may be nearer to their end. */
-bool origin_reuse(struct origins *o, const struct origin_want *want, struct origin_got *ret);
-
 struct origin_asker {
+    /* May this connection carry it?  Before a stream of it is opened; anything but WHY_OK ends the
+     * asking with it and leaves the connection as it is.  NULL: any may. */
+    enum why (*peer)(void *user, const struct conn_info *info);
     enum why (*allow)(void *user, const struct sockaddr *addr);
     /* A connect has ended; told once for each, to one of those who wait for it. */
     void (*dialled)(void *user, enum why why, int error, uint64_t took_us);
@@ -72,12 +74,30 @@ struct origin_asker {
      * HTTP/2, DEADLINE also where it says nothing. */
     void (*done)(void *user, const struct origin_got *got, enum why why);
 };
+/* A stream on a connection that is there; ret->stream NULL: none has room.  Of idle ones the
+ * youngest: the others may be nearer to their end.  Of `asker` only peer() is asked; NULL: nobody
+ * is.  Not WHY_OK: what peer() said, and there is no stream. */
+must_check enum why origin_reuse(struct origins *o, const struct origin_want *want,
+                                 const struct origin_asker *asker, void *user,
+                                 struct origin_got *ret);
 /* A stream on a connection that was not there before.  done() once, never before this returns;
  * `want` is copied.  timeout_ms bounds the whole wait. */
 struct origin_dial *origin_dial(struct origins *o, const struct origin_want *want,
                                 uint64_t timeout_ms, const struct origin_asker *asker, void *user);
+/* Within done() without a connection: what it said (dial_fault(), conn_info.fault).  Static text.
+ */
+struct str origin_dial_fault(const struct origin_dial *d);
 /* done() will not be called.  How many connects were given up with it: nobody else wants them. */
 unsigned origin_dial_cancel(struct origin_dial *d);
+/* What the connections that are there, and were offered HTTP/2, have chosen; want.need is
+ * ORIGIN_ANY. */
+enum origin_speaks { ORIGIN_SPEAKS_UNKNOWN, ORIGIN_SPEAKS_H1, ORIGIN_SPEAKS_H2 };
+enum origin_speaks origin_speaks(const struct origins *o, const struct origin_want *want);
+/* As origin_dial(), want.need being ORIGIN_ANY, for a connection and no stream: it is kept as an
+ * idle one.  done() tells h2, and info for the call; peer() is not asked. */
+struct origin_dial *origin_prepare(struct origins *o, const struct origin_want *want,
+                                   uint64_t timeout_ms, const struct origin_asker *asker,
+                                   void *user);
 /* The pool is over: its connections go now, its users are told. */
 void origin_purge(struct origins *o, struct str pool);
 /* Closes up to n idle connections, the oldest first: descriptors or memory are needed. */

@@ -1,29 +1,13 @@
-/* origin_dial.c — connections in the making, and who waits for them.  An HTTP/1.1 connection is
- * made for one request.  HTTP/2 ones are made for a line: the first request dials, those that come
- * meanwhile wait with it, and only when an origin has said how many streams it takes are as many
- * dialled as it takes to serve the rest.  Who waits has a deadline of his own, and takes whatever
- * has room first, a new connection or an old one. */
+/* origin_dial.c — connections in the making, and who asks for them.  One that can only speak
+ * HTTP/1.1 is made for one request; those that can speak HTTP/2 are made for a line, where requests
+ * wait for whatever has room (origin_line.c). */
 #include <assert.h>
 
 #include "proxy/origin_impl.h"
 
 enum { GIVE_WAY = 16 };
 
-struct origin_dial {
-    struct list link; /* in line->waiting */
-    struct origins *o;
-    struct line *line; /* it waits here, */
-    struct oconn *c;   /* or for this one, HTTP/1.1 */
-    struct timer timer;
-    uint64_t until_ms;
-    enum origin_need need;
-    bool anew;
-    const struct origin_asker *asker;
-    void *user;
-};
-
 static const struct session_events session_events;
-static void connect_now(struct oconn *c);
 static void on_timer(struct timer *t);
 
 /* ---- connections */
@@ -34,13 +18,11 @@ static uint64_t left_ms(const struct origins *o, uint64_t until_ms)
     return until_ms > now ? until_ms - now : 1;
 }
 
-static struct oconn *oconn_new(struct origins *o, struct origin_pool *p, const struct dial_to *to,
-                               uint64_t until_ms)
+struct oconn *oconn_new(struct origins *o, struct origin_pool *p, const struct dial_to *to,
+                        uint64_t until_ms)
 {
-    struct oconn *c = mem_new(sizeof *c + to->host.n);
-    memcpy(c->host, to->host.p, to->host.n);
-    c->to = *to;
-    c->to.host.p = c->host;
+    struct oconn *c = mem_new(sizeof *c + dial_to_bytes(to));
+    c->to = dial_to_keep(to, c->text);
     c->o = o;
     c->era = o->era;
     c->pool = p;
@@ -53,161 +35,23 @@ static struct oconn *oconn_new(struct origins *o, struct origin_pool *p, const s
     return c;
 }
 
-/* An HTTP/1.1 connection for d alone. */
-static void dial_alone(struct origin_dial *d, struct origin_pool *p, const struct dial_to *to)
+void oconn_dial_alone(struct origin_dial *d, struct origin_pool *p, const struct dial_to *to)
 {
     d->c = oconn_new(d->o, p, to, d->until_ms);
     d->c->asker = d;
-    connect_now(d->c);
+    oconn_connect(d->c);
 }
 
 /* ---- waiting */
-
-static void stop_waiting(struct origin_dial *d)
-{
-    if (!d->line)
-        return;
-    list_del(&d->link);
-    timer_clear(d->o->w, &d->timer);
-    d->line->nwaiting--;
-    d->line = NULL;
-}
-
-static void finish(struct origin_dial *d, const struct origin_got *got, enum why why)
-{
-    stop_waiting(d);
-    d->asker->done(d->user, got, why);
-    worker_bury(d->o->w, mem_free, d);
-}
-
-/* ---- lines */
-
-static struct line *line_find(struct origin_pool *p, const struct dial_to *to)
-{
-    list_each(it, &p->lines)
-    {
-        struct line *l = container_of(it, struct line, link);
-        if (dial_to_same(&l->to, to))
-            return l;
-    }
-    return NULL;
-}
-
-static struct line *line_get(struct origin_pool *p, const struct dial_to *to)
-{
-    struct line *l = line_find(p, to);
-    if (l)
-        return l;
-    l = mem_new(sizeof *l + to->host.n);
-    memcpy(l->host, to->host.p, to->host.n);
-    l->to = *to;
-    l->to.host.p = l->host;
-    l->pool = p;
-    list_init(&l->waiting);
-    list_init(&l->coming);
-    list_push(&p->lines, &l->link);
-    return l;
-}
-
-/* Nobody waits any more: what is on its way is not wanted.  How many connects that were. */
-static unsigned give_up(struct line *l)
-{
-    unsigned n = 0;
-    list_each(it, &l->coming)
-    {
-        struct oconn *c = container_of(it, struct oconn, link);
-        if (c->state == OCONN_GREETING) {
-            oconn_close(c, WHY_OK);
-            continue;
-        }
-        dial_cancel(c->dial);
-        oconn_free(c);
-        n++;
-    }
-    return n;
-}
-
-/* As give_up() where nobody waits; then the line goes too. */
-static unsigned line_settle(struct origins *o, struct line *l)
-{
-    assert(l->nwaiting == 0 || l->ncoming > 0);
-    if (l->nwaiting > 0)
-        return 0;
-    unsigned n = give_up(l);
-    list_del(&l->link);
-    worker_bury(o->w, mem_free, l);
-    pool_settle(o, l->pool);
-    return n;
-}
-
-static bool enough_coming(const struct line *l)
-{
-    if (l->nwaiting == 0 || l->ncoming == 0)
-        return l->nwaiting == 0;
-    return l->takes == 0 || l->ncoming >= (l->nwaiting - 1) / l->takes + 1;
-}
-
-static void line_want(struct origins *o, struct line *l)
-{
-    while (!enough_coming(l)) {
-        struct oconn *c = oconn_new(o, l->pool, &l->to, worker_now(o->w) + l->timeout_ms);
-        c->h2 = true;
-        c->line = l;
-        l->ncoming++;
-        o->open_h2++;
-        list_push(&l->coming, &c->link);
-        connect_now(c);
-    }
-}
-
-/* One that was coming came to nothing.  Whoever waits goes with it when no other is on its way; a
- * deadline is only theirs who have waited as long. */
-static void line_failed(struct origins *o, struct line *l, enum why why)
-{
-    uint64_t now = worker_now(o->w);
-    bool all = why != WHY_DEADLINE && l->ncoming == 0;
-    list_each(it, &l->waiting)
-    {
-        struct origin_dial *d = container_of(it, struct origin_dial, link);
-        if (all || (why == WHY_DEADLINE && now >= d->until_ms))
-            finish(d, NULL, why);
-    }
-    line_want(o, l);
-    line_settle(o, l);
-}
-
-/* c is up, just now (fresh) or for a while, and may have room. */
-static void line_serve(struct origins *o, struct line *l, struct oconn *c, bool fresh)
-{
-    struct origin_got got;
-    list_each(it, &l->waiting)
-    {
-        struct origin_dial *d = container_of(it, struct origin_dial, link);
-        if (d->anew && !fresh)
-            continue;
-        if (d->need == ORIGIN_H2_TUNNEL && !c->session->extended) {
-            stop_waiting(d);
-            dial_alone(d, l->pool, &l->to);
-            continue;
-        }
-        if (!oconn_open(c, &got)) {
-            l->takes = c->session->running;
-            break;
-        }
-        finish(d, &got, WHY_OK);
-    }
-    line_want(o, l);
-    line_settle(o, l);
-}
 
 static void on_wait_timer(struct timer *t)
 {
     struct origin_dial *d = container_of(t, struct origin_dial, timer);
     struct line *l = d->line;
-    stop_waiting(d);
+    line_leave(d);
     for (unsigned n = line_settle(d->o, l); n > 0; n--)
         d->asker->dialled(d->user, WHY_DEADLINE, 0, 0);
-    finish(d, NULL, WHY_DEADLINE);
+    origin_dial_done(d, NULL, WHY_DEADLINE);
 }
 
 /* ---- dialling */
@@ -226,6 +70,16 @@ static enum why on_allow(void *user, const struct sockaddr *addr)
     return d->asker->allow(d->user, addr);
 }
 
+/* It is up, and d may not use it. */
+static void keep_from(struct origin_dial *d, struct oconn *c, enum why why)
+{
+    if (d->need == ORIGIN_H1)
+        oconn_rest(c);
+    else
+        oconn_close(c, WHY_OK);
+    origin_dial_done(d, NULL, why);
+}
+
 static void up_alone(struct oconn *c, struct conn *conn, enum why why)
 {
     struct origin_dial *d = c->asker;
@@ -233,29 +87,53 @@ static void up_alone(struct oconn *c, struct conn *conn, enum why why)
     c->asker = NULL;
     if (!conn) {
         oconn_free(c);
-        finish(d, NULL, why);
+        origin_dial_done(d, NULL, why);
         return;
     }
     struct worker *w = c->o->w;
     const struct http_limits *limits = c->o->rules.limits;
+    c->info = conn_info(conn);
     c->session = d->need == ORIGIN_RAW
                      ? raw_start(w, conn, false, STR(""), limits, &session_events, c)
                      : h1_start(w, conn, false, limits, &session_events, c);
+    why = oconn_may(c, d->asker, d->user);
+    if (why != WHY_OK) {
+        keep_from(d, c, why);
+        return;
+    }
     bool ok = oconn_open(c, &got);
     assert(ok);
-    finish(d, &got, WHY_OK);
+    origin_dial_done(d, &got, WHY_OK);
 }
 
-static void up_in_line(struct oconn *c, struct conn *conn, enum why why)
+/* What was opened on it since is `exchanges` more than there were. */
+static void rest_unless_used(struct oconn *c, unsigned exchanges)
+{
+    if (c->session->exchanges == exchanges)
+        oconn_rest(c);
+}
+
+static void up_in_line(struct oconn *c, struct conn *conn, enum why why, struct str fault)
 {
     struct origins *o = c->o;
     struct line *l = c->line;
+    const struct http_limits *limits = o->rules.limits;
     if (!conn) {
         oconn_free(c);
-        line_failed(o, l, why);
+        line_failed(o, l, why, fault);
         return;
     }
-    c->session = h2_start(o->w, conn, false, o->rules.limits, &session_events, c);
+    c->info = conn_info(conn);
+    if (c->any && !str_eq(c->info->alpn, STR("h2"))) {
+        c->session = h1_start(o->w, conn, false, limits, &session_events, c);
+        oconn_enter(c, OCONN_BUSY);
+        line_serve(o, l, c, true);
+        rest_unless_used(c, 0);
+        return;
+    }
+    o->open_h2 += !c->h2;
+    c->h2 = true;
+    c->session = h2_start(o->w, conn, false, limits, &session_events, c);
     oconn_enter(c, OCONN_GREETING);
     timer_set(o->w, &c->timer, left_ms(o, c->until_ms));
 }
@@ -265,22 +143,24 @@ static void on_dialled(void *user, struct conn *conn, enum why why)
     struct oconn *c = user;
     struct origins *o = c->o;
     int error = dial_errno(c->dial);
+    struct str fault = dial_fault(c->dial);
     c->dial = NULL;
     if (why == WHY_OVERLOAD && !c->again && o->idle > 0) { /* descriptors: idle ones give way */
         c->again = true;
         origin_trim(o, GIVE_WAY);
-        connect_now(c);
+        oconn_connect(c);
         return;
     }
     struct origin_dial *d = asker_of(c);
+    d->fault = fault;
     d->asker->dialled(d->user, why, error, worker_now_us(o->w) - c->t_dial);
-    if (c->h2)
-        up_in_line(c, conn, why);
+    if (c->line)
+        up_in_line(c, conn, why, fault);
     else
         up_alone(c, conn, why);
 }
 
-static void connect_now(struct oconn *c)
+void oconn_connect(struct oconn *c)
 {
     struct origins *o = c->o;
     c->t_dial = worker_now_us(o->w);
@@ -289,16 +169,38 @@ static void connect_now(struct oconn *c)
 
 /* ---- events of a connection */
 
+/* Its pool is over; who still waits in the line is none of the pool's users. */
+static void leave_line(struct oconn *c)
+{
+    struct line *l = c->line;
+    oconn_rest(c);
+    if (l)
+        line_failed(c->o, l, WHY_REVOKED, STR_NONE);
+}
+
+static void h1_idle(struct oconn *c)
+{
+    struct line *l = c->any && c->era == c->o->era ? line_find(c->pool, &c->to, c->any) : NULL;
+    unsigned before = c->session->exchanges;
+    if (l)
+        line_serve(c->o, l, c, false);
+    rest_unless_used(c, before);
+}
+
 /* There is room on it, and for HTTP/1.1 nothing else. */
 static void on_session_idle(void *user, struct session *s)
 {
     struct oconn *c = user;
     struct origins *o = c->o;
-    if (!c->h2 || c->pool->over) {
-        oconn_rest(c);
+    if (c->pool->over) {
+        leave_line(c);
         return;
     }
-    struct line *l = line_find(c->pool, &c->to);
+    if (!c->h2) {
+        h1_idle(c);
+        return;
+    }
+    struct line *l = line_find(c->pool, &c->to, c->any);
     bool fresh = c->state == OCONN_GREETING;
     if (c->state == OCONN_IDLE && !l)
         return; /* saying so again prolongs nothing */
@@ -314,11 +216,12 @@ static void on_session_closed(void *user, struct session *s)
     struct oconn *c = user;
     struct origins *o = c->o;
     struct line *l = c->line;
+    struct str fault = c->info->fault;
     (void)s;
     c->session = NULL;
     oconn_free(c);
-    if (l)
-        line_failed(o, l, WHY_ORIGIN_PROTOCOL); /* no SETTINGS: whatever it was, it was no HTTP/2 */
+    if (l) /* no SETTINGS: whatever it was, it was no HTTP/2 */
+        line_failed(o, l, fault.n > 0 ? WHY_TLS : WHY_ORIGIN_PROTOCOL, fault);
 }
 
 static const struct session_events session_events = {NULL, on_session_idle, NULL,
@@ -331,7 +234,7 @@ static void on_timer(struct timer *t)
     struct line *l = c->line;
     oconn_close(c, l ? WHY_DEADLINE : WHY_OK);
     if (l)
-        line_failed(o, l, WHY_DEADLINE);
+        line_failed(o, l, WHY_DEADLINE, STR_NONE);
 }
 
 /* ---- asking */
@@ -350,10 +253,9 @@ static bool known_plain(struct origin_pool *p, const struct dial_to *to)
     return false;
 }
 
-struct origin_dial *origin_dial(struct origins *o, const struct origin_want *want,
-                                uint64_t timeout_ms, const struct origin_asker *asker, void *user)
+static struct origin_dial *ask(struct origins *o, const struct origin_want *want,
+                               uint64_t timeout_ms, const struct origin_asker *asker, void *user)
 {
-    struct origin_pool *p = pool_get(o, want->pool);
     struct origin_dial *d = mem_new(sizeof *d);
     *d = (struct origin_dial){.o = o,
                               .need = want->need,
@@ -363,17 +265,56 @@ struct origin_dial *origin_dial(struct origins *o, const struct origin_want *wan
                               .user = user};
     list_init(&d->link);
     timer_init(&d->timer, on_wait_timer);
-    if (want->need != ORIGIN_H2 && (want->need != ORIGIN_H2_TUNNEL || known_plain(p, &want->to))) {
-        dial_alone(d, p, &want->to);
-        return d;
-    }
-    d->line = line_get(p, &want->to);
-    d->line->timeout_ms = timeout_ms;
-    d->line->nwaiting++;
-    list_push(&d->line->waiting, &d->link);
-    timer_set(o->w, &d->timer, timeout_ms);
-    line_want(o, d->line);
     return d;
+}
+
+static void stand_in_line(struct origin_dial *d, struct origin_pool *p,
+                          const struct origin_want *want, uint64_t timeout_ms)
+{
+    struct line *l = d->line = line_get(d->o, p, want);
+    l->timeout_ms = timeout_ms;
+    l->nwaiting++;
+    if (d->prepare)
+        list_push_front(&l->waiting, &d->link);
+    else
+        list_push(&l->waiting, &d->link);
+    timer_set(d->o->w, &d->timer, timeout_ms);
+    line_want(d->o, l);
+}
+
+static bool waits_in_line(struct origin_pool *p, const struct origin_want *want)
+{
+    if (want->need == ORIGIN_H2_TUNNEL)
+        return !known_plain(p, &want->to);
+    return want->need == ORIGIN_H2 || want->need == ORIGIN_ANY;
+}
+
+struct origin_dial *origin_dial(struct origins *o, const struct origin_want *want,
+                                uint64_t timeout_ms, const struct origin_asker *asker, void *user)
+{
+    struct origin_pool *p = pool_get(o, want->pool);
+    struct origin_dial *d = ask(o, want, timeout_ms, asker, user);
+    if (waits_in_line(p, want))
+        stand_in_line(d, p, want, timeout_ms);
+    else
+        oconn_dial_alone(d, p, &want->to);
+    return d;
+}
+
+struct origin_dial *origin_prepare(struct origins *o, const struct origin_want *want,
+                                   uint64_t timeout_ms, const struct origin_asker *asker,
+                                   void *user)
+{
+    struct origin_dial *d = ask(o, want, timeout_ms, asker, user);
+    assert(want->need == ORIGIN_ANY);
+    d->prepare = true;
+    stand_in_line(d, pool_get(o, want->pool), want, timeout_ms);
+    return d;
+}
+
+struct str origin_dial_fault(const struct origin_dial *d)
+{
+    return d->fault;
 }
 
 unsigned origin_dial_cancel(struct origin_dial *d)
@@ -381,7 +322,7 @@ unsigned origin_dial_cancel(struct origin_dial *d)
     struct origins *o = d->o;
     struct line *l = d->line;
     unsigned n = 1;
-    stop_waiting(d);
+    line_leave(d);
     if (l) {
         n = line_settle(o, l);
     } else {

@@ -270,6 +270,17 @@ void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user)
     proxy_check_drained(p);
 }
 
+void proxy_drain_clients(struct proxy *p, bool (*which)(void *user, const struct conn_info *info),
+                         void *user)
+{
+    list_each(l, &p->clients)
+    {
+        struct client *c = container_of(l, struct client, link);
+        if (which(user, conn_info(c->session->conn)))
+            c->session->ops->drain(c->session);
+    }
+}
+
 void proxy_cut(struct proxy *p)
 {
     close_listeners(p);

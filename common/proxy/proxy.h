@@ -76,6 +76,10 @@ void proxy_add_listener(struct proxy *p, struct listener *l);
 /* Finish what runs: answers carry "connection: close", idle connections end.  drained(user) when
  * nothing is left. */
 void proxy_drain(struct proxy *p, void (*drained)(void *user), void *user);
+/* The client sessions of which which(user, info) says so end after what runs: HTTP/1.1 closes,
+ * HTTP/2 says GOAWAY. */
+void proxy_drain_clients(struct proxy *p, bool (*which)(void *user, const struct conn_info *info),
+                         void *user);
 /* The drain deadline: what still runs is cut. */
 void proxy_cut(struct proxy *p);
 /* A pool is over (I6): its connections and exchanges end. */

@@ -1,12 +1,12 @@
-/* recheck.c — what was decided under an older snapshot, asked once more.  Only a product that has
- * recheck() wants it; to the others an exchange is one decision under one configuration. */
+/* recheck.c — what the gate is asked besides the decision and the answer; above all, what was
+ * decided under an older snapshot, asked once more.  Only a product that has recheck() wants that;
+ * to the others an exchange is one decision under one configuration. */
 #include "proxy/exchange.h"
 
 struct facts exchange_facts(const struct exchange *x, const struct snapshot *snap)
 {
     struct facts f = x->facts;
     f.snap = snap;
-    f.origin = x->origin;
     f.unix_s = worker_unix_s(x->p->w);
     f.now_ms = worker_now(x->p->w);
     f.draining = x->p->draining;
@@ -23,6 +23,26 @@ enum why exchange_recheck(const struct exchange *x)
     enum why why = gate->recheck(&f, &x->verdict);
     pin_put(x->p->w, pin);
     return why;
+}
+
+enum why exchange_peer(const struct exchange *x, const struct conn_info *info)
+{
+    const struct gate *gate = x->p->rules.gate;
+    if (!gate->peer)
+        return WHY_OK;
+    struct facts f = exchange_facts(x, x->facts.snap);
+    f.origin = info->peer;
+    f.origin_info = info;
+    return gate->peer(&f, &x->verdict, info);
+}
+
+const struct http_head *exchange_trailers(struct exchange *x, const struct http_head *trailers,
+                                          bool request)
+{
+    const struct gate *gate = x->p->rules.gate;
+    if (!trailers || !gate->trailers)
+        return trailers;
+    return gate->trailers(&x->facts, &x->verdict, trailers, request, &x->mem);
 }
 
 enum why exchange_allow(const struct exchange *x, const struct sockaddr *addr)

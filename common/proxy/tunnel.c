@@ -1,7 +1,7 @@
 /* tunnel.c — what becomes of a CONNECT that may go on: a connection of bytes made for it alone, a
  * 200, and then the pump of exchange.c like any upgrade.  Where the gate wants to look first, what
  * the client says waits in `pending` until the gate has decided whose tunnel this is; until then
- * not a byte of it leaves, and credit is not given. */
+ * not a byte of it leaves, and credit is not given.  A late one is dialled only after that. */
 #include <assert.h>
 
 #include "proxy/exchange.h"
@@ -12,6 +12,10 @@ static void pass(struct exchange *x)
 {
     x->look = LOOK_NONE;
     timer_clear(x->p->w, &x->cont);
+    if (!x->up) {
+        upstream_connect(x);
+        return;
+    }
     if (x->pending.len > 0) {
         x->owed += x->pending.len;
         x->up->ops->data(x->up, &x->pending);
@@ -124,7 +128,7 @@ static void on_silence(struct timer *t)
 
 /* ---- up */
 
-static struct http_head *grant(struct exchange *x)
+static struct http_head *grant_head(struct exchange *x)
 {
     struct http_head *h = arena_zero(&x->mem, sizeof *h);
     h->status = 200;
@@ -143,24 +147,44 @@ bool tunnel_allowed(struct exchange *x)
     return bodyless;
 }
 
-void tunnel_begin(struct exchange *x)
+static void grant(struct exchange *x)
 {
-    x->t_sent = x->t_answer = worker_now_us(x->p->w);
+    x->t_answer = worker_now_us(x->p->w);
     x->status = 200;
     x->tunnel = true;
     if (!x->down_bytes)
         x->request_end = false; /* said with the head; now both directions are open */
-    x->up->ops->head(x->up, x->verdict.head, false);
     exchange_enter(x, X_TUNNEL);
-    x->down->ops->head(x->down, grant(x), false);
-    if (!x->verdict.look) {
-        pass(x);
-        return;
-    }
+    x->down->ops->head(x->down, grant_head(x), false);
+}
+
+static void begin_look(struct exchange *x)
+{
     x->look = LOOK_ASKED;
     timer_init(&x->cont, on_silence); /* nobody waits for a 100 here */
     if (x->pending.len > 0 || x->request_end)
         tunnel_look(x, false);
     else if (x->p->rules.look_ms > 0)
         timer_set(x->p->w, &x->cont, x->p->rules.look_ms);
+}
+
+void tunnel_grant(struct exchange *x)
+{
+    assert(x->verdict.look);
+    grant(x);
+    begin_look(x);
+}
+
+void tunnel_begin(struct exchange *x)
+{
+    x->t_sent = worker_now_us(x->p->w);
+    x->up->ops->head(x->up, x->verdict.head, false);
+    if (x->tunnel)
+        exchange_enter(x, X_TUNNEL); /* granted before it was dialled */
+    else
+        grant(x);
+    if (!x->verdict.look || x->verdict.late)
+        pass(x);
+    else
+        begin_look(x);
 }

@@ -5,25 +5,32 @@
 
 #include <assert.h>
 
-#include "base/text.h"
-
 static const struct http_events up_events;
 
 /* ---- sending the request */
 
-static void begin_wait(struct exchange *x)
+void upstream_wait(struct exchange *x)
 {
     exchange_enter(x, X_WAIT);
     if (x->request->expect_continue && !x->cont_sent && !x->request_end)
         timer_set(x->p->w, &x->cont, CONTINUE_MS);
 }
 
-static void send_body(struct exchange *x, struct buf *b)
+static void keep_for_replay(struct exchange *x, const struct buf *b)
 {
-    if (b->len == 0)
+    if (!x->keep_replay)
         return;
-    if (b != &x->replay && x->keep_replay)
-        buf_share(&x->replay, b);
+    if (x->replay.len + b->len > REPLAY_BYTES) {
+        x->keep_replay = false;
+        buf_clear(&x->replay);
+        return;
+    }
+    buf_share(&x->replay, b);
+}
+
+void upstream_send(struct exchange *x, struct buf *b)
+{
+    keep_for_replay(x, b);
     x->owed += b->len;
     x->up->ops->data(x->up, b);
 }
@@ -31,7 +38,9 @@ static void send_body(struct exchange *x, struct buf *b)
 static void attach(struct exchange *x, const struct origin_got *got)
 {
     struct http_stream *s = x->up = got->stream;
-    x->origin = got->peer;
+    x->facts.origin_info = got->info;
+    x->facts.origin = got->info->peer;
+    x->facts.fault = STR_NONE;
     x->up_h2 = got->h2;
     s->ev = &up_events;
     s->user = x;
@@ -42,7 +51,8 @@ static void detach(struct exchange *x)
 {
     bulk_stop(x);
     x->up = NULL;
-    x->origin = NULL;
+    x->facts.origin = NULL;
+    x->facts.origin_info = NULL;
     x->look = LOOK_NONE;
 }
 
@@ -56,13 +66,14 @@ static void send_request(struct exchange *x, bool reused)
     bool whole = x->request_end && x->pending.len == 0 && !x->trailers;
     bool bodyless = whole && x->request->length <= 0 && x->bytes_in == 0;
     s->ops->head(s, x->verdict.head, bodyless);
-    send_body(x, &x->pending);
+    if (x->pending.len > 0)
+        upstream_send(x, &x->pending);
     if (x->request_end) {
         x->request_passed = true;
         if (!bodyless)
             s->ops->end(s, x->trailers);
     }
-    begin_wait(x);
+    upstream_wait(x);
 }
 
 static void on_dialled(void *user, enum why why, int error, uint64_t took_us)
@@ -76,6 +87,7 @@ static void on_dialled(void *user, enum why why, int error, uint64_t took_us)
 static void on_origin(void *user, const struct origin_got *got, enum why why)
 {
     struct exchange *x = user;
+    x->facts.fault = origin_dial_fault(x->dial);
     x->dial = NULL;
     if (got) {
         attach(x, got);
@@ -95,7 +107,12 @@ static enum why on_allow(void *user, const struct sockaddr *addr)
     return exchange_allow(x, addr);
 }
 
-static const struct origin_asker asker = {on_allow, on_dialled, on_origin};
+static enum why on_peer(void *user, const struct conn_info *info)
+{
+    return exchange_peer(user, info);
+}
+
+static const struct origin_asker asker = {on_peer, on_allow, on_dialled, on_origin};
 
 /* An extended CONNECT stands for the bodyless GET of a WebSocket and for nothing else (RFC 8441
  * section 5). */
@@ -104,9 +121,12 @@ static enum origin_need need_of(const struct exchange *x)
     if (x->verdict.raw)
         return ORIGIN_RAW;
     bool h2 = x->verdict.h2, whole = x->request_end && x->bytes_in == 0;
+    bool any = x->verdict.any && x->verdict.to.tls;
+    if (x->request->protocol.n == 0 && any)
+        return ORIGIN_ANY;
     if (x->request->protocol.n == 0)
         return h2 ? ORIGIN_H2 : ORIGIN_H1;
-    if (!whole || !str_ieq(x->request->protocol, STR("websocket")))
+    if (any || !whole || !str_ieq(x->request->protocol, STR("websocket")))
         return ORIGIN_FRESH;
     return h2 ? ORIGIN_H2_TUNNEL : ORIGIN_TUNNEL;
 }
@@ -120,7 +140,9 @@ static void upstream_dial(struct exchange *x, const struct origin_want *want)
 
 static struct origin_want want_of(const struct exchange *x)
 {
-    return (struct origin_want){x->verdict.pool, x->verdict.to, need_of(x), false};
+    struct origin_want want = {x->verdict.pool, x->verdict.to, need_of(x), false};
+    want.to.tls_h2 = want.to.tls && (want.need == ORIGIN_ANY || want.need == ORIGIN_H2);
+    return want;
 }
 
 static void on_pool_ended(struct origin_user *u)
@@ -136,9 +158,22 @@ void upstream_begin(struct exchange *x)
     x->pool.ended = on_pool_ended;
     list_init(&x->pool.link);
     origin_join(x->p->origins, x->verdict.pool, &x->pool);
+    if (x->verdict.late)
+        tunnel_grant(x);
+    else
+        upstream_connect(x);
+}
+
+void upstream_connect(struct exchange *x)
+{
     struct origin_want want = want_of(x);
     struct origin_got got;
-    if (!origin_reuse(x->p->origins, &want, &got)) {
+    enum why why = origin_reuse(x->p->origins, &want, &asker, x, &got);
+    if (why != WHY_OK) {
+        exchange_fail(x, why, NULL);
+        return;
+    }
+    if (!got.stream) {
         upstream_dial(x, &want);
         return;
     }
@@ -172,7 +207,7 @@ static void retry(struct exchange *x)
     x->retried = true;
     x->keep_replay = false;
     x->request_passed = false;
-    x->recredit = x->replay.len - x->owed;
+    x->recredit += x->replay.len - x->owed;
     x->owed = 0;
     buf_move_all(&x->pending, &x->replay);
     struct origin_want want = want_of(x);
@@ -182,45 +217,17 @@ static void retry(struct exchange *x)
 
 /* ---- events of the origin's side */
 
-/* gRPC's own outcome: in the trailers, or in a head that is all there is. */
-static void note_grpc_status(struct exchange *x, const struct http_head *h)
-{
-    const struct str *value = head_get(h, STR("grpc-status"));
-    uint64_t n;
-    if (value && text_u64(*value, 999, &n))
-        x->grpc_status = (int)n;
-}
-
 static void up_head(void *user, struct http_head *head, bool end)
 {
     struct exchange *x = user;
-    struct worker *w = x->p->w;
     x->up_spoke = true;
     forget_replay(x);
     if (!x->down)
         return;
-    if (head->status < 200 && head->protocol.n == 0) {
-        bool again = head->status == 100 && x->cont_sent;
-        x->cont_sent |= head->status == 100;
-        exchange_hold(x);
-        begin_wait(x);
-        if (!again)
-            x->down->ops->head(x->down, head, false);
-        return;
-    }
-    timer_clear(w, &x->cont);
-    x->t_answer = worker_now_us(w);
-    x->status = head->status;
-    note_grpc_status(x, head);
-    x->tunnel = head->protocol.n > 0;
-    x->up_end = end;
-    x->request_end &= !x->tunnel; /* both directions are open again */
-    x->request_passed &= !x->tunnel;
-    x->facts.http_date = proxy_http_date(x->p);
-    struct http_head *out = x->p->rules.gate->answer(&x->facts, &x->verdict, head, &x->mem);
-    exchange_hold(x);
-    exchange_enter(x, x->tunnel ? X_TUNNEL : X_BODY);
-    x->down->ops->head(x->down, out, end);
+    if (head->status < 200 && head->protocol.n == 0)
+        answer_interim(x, head);
+    else
+        answer_final(x, head, end);
 }
 
 static void up_data(void *user, struct buf *b)
@@ -233,6 +240,10 @@ static void up_data(void *user, struct buf *b)
         x->up->ops->credit(x->up, n);
         return;
     }
+    if (x->filtering.on) {
+        filtering_data(x, b);
+        return;
+    }
     x->unsent += b->len;
     x->down->ops->data(x->down, b);
 }
@@ -242,11 +253,14 @@ static void up_end(void *user, struct http_head *trailers)
     struct exchange *x = user;
     x->up_end = true;
     if (trailers)
-        note_grpc_status(x, trailers);
+        answer_note_grpc(x, trailers);
+    const struct http_head *out = x->down ? exchange_trailers(x, trailers, false) : NULL;
     exchange_hold(x);
     exchange_progress(x);
-    if (x->down)
-        x->down->ops->end(x->down, trailers);
+    if (x->filtering.on)
+        filtering_end(x, out);
+    else if (x->down)
+        x->down->ops->end(x->down, out);
     if (x->state == X_TUNNEL)
         exchange_enter(x, X_TUNNEL);
 }
@@ -288,6 +302,7 @@ static void up_closed(void *user, enum why why)
 {
     struct exchange *x = user;
     x->up_spoke |= x->up->spoke; /* part of a head is an answer too */
+    x->facts.fault = x->facts.origin_info->fault;
     detach(x);
     if (may_retry(x, why)) {
         retry(x);
@@ -308,7 +323,8 @@ static void up_closed(void *user, enum why why)
         exchange_check_over(x);
         return;
     }
-    exchange_fail(x, why == WHY_REFUSED ? WHY_ORIGIN_GONE : why, NULL);
+    if (!filtering_lost(x, why))
+        exchange_fail(x, why == WHY_REFUSED ? WHY_ORIGIN_GONE : why, NULL);
 }
 
 static const struct http_events up_events = {up_head, up_data,  up_end,
@@ -320,6 +336,7 @@ void upstream_drop(struct exchange *x, enum why why)
     struct origin_dial *dial = x->dial;
     detach(x);
     x->dial = NULL;
+    x->holding = false;
     if (up)
         up->ops->cancel(up, why);
     for (unsigned n = dial ? origin_dial_cancel(dial) : 0; n > 0; n--)

@@ -100,6 +100,7 @@ struct api *api_start(struct worker *w, int fd, const struct api_host *host)
     const struct egress_settings *set = host->set;
     api->w = w;
     api->host = *host;
+    counter_add(&api->vault.epoch, worker_unix_ms(w));
     api->token = set->token.n ? secret_new(set->token.p, set->token.n) : NULL;
     list_init(&api->clients);
     api->limits = (struct http_limits){.max_head_bytes = API_HEAD_BYTES,
@@ -109,6 +110,11 @@ struct api *api_start(struct worker *w, int fd, const struct api_host *host)
                                        .drain_idle_ms = 1};
     api->listener = listener_start(w, fd, NULL, on_accept, api);
     return api;
+}
+
+const struct vault_counters *api_vault_counters(const struct api *api)
+{
+    return &api->vault;
 }
 
 unsigned api_open(const struct api *api)

@@ -1,9 +1,9 @@
 /* policy_api.c — /policy: reads and writes of the user's policy.  A write is a change in the queue;
  * what it comes to is worked out there, from the policy that is in force when its turn comes. */
-
 #include <stdio.h>
 
 #include "egress/api/api_impl.h"
+#include "egress/state/cover.h"
 
 static bool enforces_addresses(const struct visit *v)
 {
@@ -64,16 +64,15 @@ static enum edit_kind kind_of(const struct visit *v)
 static struct egress_view *judged(struct visit *v, struct egress_view *fresh,
                                   struct change_answer *ret)
 {
-    static const char prefix[] = "credential vault policy validation: ";
     const struct api_host *h = visit_host(v);
-    size_t n = sizeof prefix - 1;
-    memcpy(ret->text, prefix, n);
-    if (!h->vault_allows ||
-        h->vault_allows(h->user, fresh->policy, ret->text + n, sizeof ret->text - n)) {
-        ret->text[0] = '\0';
+    struct cover c = {fresh->policy, h->passed, h->user};
+    struct vault_cover cover = cover_of(&c);
+    struct str why = fresh->vault ? vault_uncovered(fresh->vault, &cover, &v->mem) : STR("");
+    if (why.n == 0)
         return fresh;
-    }
-    ret->status = 400;
+    v->fault.status = ret->status = 400;
+    v->fault.text = arena_cat(&v->mem, STR("credential vault policy validation: "), why);
+    snprintf(ret->text, sizeof ret->text, "%.*s", STR_ARG(v->fault.text));
     view_unref(fresh);
     return NULL;
 }
@@ -115,6 +114,8 @@ static void on_done(struct change *c, const struct change_answer *a, const struc
         return;
     if (a->status == 200)
         answer(v, &now->user, false);
+    else if (v->fault.status) /* as long as it is */
+        visit_refuse(v, v->fault.status, v->fault.text);
     else
         visit_refuse(v, a->status, str_of(a->text));
 }

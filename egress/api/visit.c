@@ -7,7 +7,7 @@
 #include "egress/api/api_impl.h"
 #include "http/path.h"
 
-enum { SLOW_MS = 200 };
+enum { SLOW_MS = 200, TICK_MS = 20 };
 
 const struct api_host *visit_host(const struct visit *v)
 {
@@ -21,10 +21,10 @@ struct str visit_body(const struct visit *v)
 
 /* ---- its end */
 
-static void drop_body(struct visit *v)
+void visit_drop_body(struct visit *v)
 {
     v->api->bodies -= v->room;
-    mem_free(v->body);
+    mem_free_wiped(v->body);
     v->body = NULL;
     v->n = v->room = 0;
 }
@@ -33,7 +33,9 @@ static void visit_free(struct visit *v)
 {
     struct api *api = v->api;
     timer_clear(api->w, &v->timer);
-    drop_body(v);
+    visit_drop_body(v);
+    buf_clear(&v->early);
+    vault_visit_done(v);
     if (v->client)
         v->client->visit = NULL;
     api->nvisits--;
@@ -66,7 +68,8 @@ static void send_head(struct visit *v, int status, const char *type, size_t n, b
     h->status = status;
     h->length = (int64_t)n;
     h->fields = arena_get(&v->mem, 4 * sizeof *h->fields);
-    head_add(h, STR("Content-Type"), str_of(type));
+    if (type)
+        head_add(h, STR("Content-Type"), str_of(type));
     head_add(h, STR("X-Content-Type-Options"), STR("nosniff"));
     head_add(h, STR("Cache-Control"), STR("no-store"));
     if (status == 405)
@@ -74,15 +77,25 @@ static void send_head(struct visit *v, int status, const char *type, size_t n, b
     v->stream->ops->head(v->stream, h, bodyless);
 }
 
+/* What waited for an answer of another kind is swallowed like the rest. */
+static void drop_early(struct visit *v)
+{
+    size_t n = v->early.len;
+    buf_clear(&v->early);
+    if (n)
+        v->stream->ops->credit(v->stream, n);
+}
+
 static void answer(struct visit *v, int status, const char *type, struct str body)
 {
     struct buf b;
-    bool bodyless = v->head && str_eq(v->head->method, STR("HEAD"));
+    bool bodyless = status == 204 || (v->head && str_eq(v->head->method, STR("HEAD")));
     if (!v->stream || v->state == VISIT_ANSWERED)
         return;
     v->state = VISIT_ANSWERED;
     timer_set(v->api->w, &v->timer, settings_ms(v->api->host.set->api_body_timeout));
     send_head(v, status, type, body.n, bodyless);
+    drop_early(v);
     if (bodyless)
         return;
     buf_init(&b, worker_pool(v->api->w));
@@ -96,17 +109,27 @@ void visit_refuse(struct visit *v, int status, struct str text)
     answer(v, status, "text/plain; charset=utf-8", arena_cat(&v->mem, text, STR("\n")));
 }
 
-void visit_json(struct visit *v, struct json_out *o)
+void visit_json_as(struct visit *v, int status, struct json_out *o)
 {
     o->comma = false;
     json_put_raw(o, STR("\n"));
-    answer(v, 200, "application/json", (struct str){o->p, o->n});
+    answer(v, status, "application/json", (struct str){o->p, o->n});
     json_out_done(o);
+}
+
+void visit_json(struct visit *v, struct json_out *o)
+{
+    visit_json_as(v, 200, o);
+}
+
+void visit_nothing(struct visit *v)
+{
+    answer(v, 204, NULL, STR(""));
 }
 
 /* ---- /healthz */
 
-static void serve_health(struct visit *v)
+void serve_health(struct visit *v)
 {
     const struct api_host *h = &v->api->host;
     const char *reason = h->not_enforced ? h->not_enforced(h->user) : NULL;
@@ -121,30 +144,6 @@ static void serve_health(struct visit *v)
 }
 
 /* ---- what comes before the body */
-
-static const struct route routes[] = {
-    {"/healthz", NULL, serve_health},
-    {"/policy", "GET, POST, PUT, PATCH, DELETE", serve_policy},
-    {"/policy/check", "POST", serve_check},
-    {"/policy/log", "GET", serve_log},
-};
-
-static const struct route *find_route(struct str path)
-{
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (str_eq(path, str_of(routes[i].path)))
-            return &routes[i];
-    return NULL;
-}
-
-static bool has_method(const struct route *route, struct str method)
-{
-    struct str rest = str_of(route->methods);
-    for (struct str one; str_next(&rest, ',', &one);)
-        if (str_eq(str_trim(one), method))
-            return true;
-    return false;
-}
 
 /* Guessing tokens is slow, whoever has one does not wait. */
 static void refuse_token(struct visit *v)
@@ -167,17 +166,21 @@ static bool may_enter(struct visit *v)
         refuse_token(v);
     else if (access == ACCESS_BROWSER)
         visit_refuse(v, 403, STR("forbidden: requests of web pages are not served"));
-    else if (!has_method(v->route, v->head->method))
+    else if (!route_takes(v->route, v->head->method))
         visit_refuse(v, 405, STR("method not allowed"));
     c->proven |= v->api->token && access == ACCESS_GOOD;
     return v->state == VISIT_HEAD;
 }
 
+static size_t max_body(const struct visit *v)
+{
+    size_t most = (size_t)v->api->host.set->max_body_bytes, own = v->route->max_body;
+    return own && own < most ? own : most;
+}
+
 static void refuse_size(struct visit *v)
 {
-    visit_refuse(v, 413,
-                 arena_printf(&v->mem, "body exceeds limit of %lld bytes",
-                              (long long)v->api->host.set->max_body_bytes));
+    visit_refuse(v, 413, arena_printf(&v->mem, "body exceeds limit of %zu bytes", max_body(v)));
 }
 
 static void ask_for_body(struct visit *v)
@@ -188,6 +191,40 @@ static void ask_for_body(struct visit *v)
     v->stream->ops->head(v->stream, h, false);
 }
 
+static void take_early(struct visit *v);
+
+void visit_go_on(struct visit *v)
+{
+    if (!v->bodyless && v->head->length > (int64_t)max_body(v)) {
+        refuse_size(v);
+        return;
+    }
+    v->state = VISIT_BODY;
+    if (v->bodyless) {
+        v->route->serve(v);
+        return;
+    }
+    timer_set(v->api->w, &v->timer, settings_ms(v->api->host.set->api_body_timeout));
+    if (v->head->expect_continue)
+        ask_for_body(v);
+    take_early(v);
+}
+
+void visit_pause(struct visit *v, void (*tick)(struct visit *v))
+{
+    v->state = VISIT_READY;
+    v->tick = tick;
+    timer_set(v->api->w, &v->timer, TICK_MS);
+}
+
+static void serve_open(struct visit *v)
+{
+    if (route_takes(v->route, v->head->method))
+        v->route->serve(v);
+    else
+        visit_refuse(v, 405, STR("method not allowed"));
+}
+
 static void on_head(void *user, struct http_head *head, bool end)
 {
     struct visit *v = user;
@@ -195,30 +232,17 @@ static void on_head(void *user, struct http_head *head, bool end)
     if (v->state != VISIT_HEAD)
         return; /* too late: the 408 is on its way */
     v->head = head;
-    v->route = find_route(path);
-    if (v->route && !v->route->methods) {
-        v->route->serve(v);
-        return;
-    }
-    if (!may_enter(v))
-        return;
-    bool bodyless = end || str_eq(head->method, STR("GET"));
-    if (!bodyless && head->length > v->api->host.set->max_body_bytes) {
-        refuse_size(v);
-        return;
-    }
-    v->state = VISIT_BODY;
-    if (bodyless) {
-        v->route->serve(v);
-        return;
-    }
-    timer_set(v->api->w, &v->timer, settings_ms(v->api->host.set->api_body_timeout));
-    if (head->expect_continue)
-        ask_for_body(v);
+    v->route = route_find(v, path);
+    v->bodyless = end || str_eq(head->method, STR("GET"));
+    if (v->route && v->route->open)
+        serve_open(v);
+    else if (may_enter(v) && (!v->route->admit || v->route->admit(v)))
+        visit_go_on(v);
 }
 
 /* ---- the body */
 
+/* Grows by a copy, so that the old bytes can be wiped: it may hold secrets. */
 static bool make_room(struct visit *v, size_t more)
 {
     size_t need = v->n + more, room = v->room ? v->room : 1024;
@@ -228,13 +252,17 @@ static bool make_room(struct visit *v, size_t more)
         return false;
     v->api->bodies += room - v->room;
     v->room = room;
-    v->body = mem_renew(v->body, room);
+    char *grown = mem_new(room);
+    if (v->n)
+        memcpy(grown, v->body, v->n);
+    mem_free_wiped(v->body);
+    v->body = grown;
     return true;
 }
 
 static void keep(struct visit *v, struct buf *b)
 {
-    if (v->n + b->len > (size_t)v->api->host.set->max_body_bytes) {
+    if (v->n + b->len > max_body(v)) {
         refuse_size(v);
         return;
     }
@@ -246,23 +274,40 @@ static void keep(struct visit *v, struct buf *b)
     v->n += b->len;
 }
 
-static void on_data(void *user, struct buf *b)
+static void take(struct visit *v, struct buf *b)
 {
-    struct visit *v = user;
     size_t n = b->len;
     if (v->state == VISIT_BODY)
         keep(v, b);
     if (v->state == VISIT_ANSWERED)
-        drop_body(v);
+        visit_drop_body(v);
     buf_clear(b);
     v->stream->ops->credit(v->stream, n);
+}
+
+static void on_data(void *user, struct buf *b)
+{
+    struct visit *v = user;
+    if (v->state == VISIT_READY)
+        buf_move_all(&v->early, b);
+    else
+        take(v, b);
 }
 
 static void on_end(void *user, struct http_head *trailers)
 {
     struct visit *v = user;
     (void)trailers;
+    v->early_end = v->state == VISIT_READY;
     if (v->state == VISIT_BODY)
+        v->route->serve(v);
+}
+
+static void take_early(struct visit *v)
+{
+    if (v->early.len)
+        take(v, &v->early);
+    if (v->early_end && v->state == VISIT_BODY)
         v->route->serve(v);
 }
 
@@ -275,7 +320,7 @@ static void on_sent(void *user, size_t n)
 static void on_fault(void *user, const struct http_fault *fault)
 {
     struct visit *v = user;
-    if (v->state == VISIT_BODY)
+    if (v->state == VISIT_BODY || v->state == VISIT_READY)
         visit_refuse(v, fault->status,
                      arena_cat(&v->mem, STR("failed to read body: "), str_of(fault->text)));
     else if (v->state == VISIT_HEAD)
@@ -304,6 +349,11 @@ static void on_timer(struct timer *t)
         visit_refuse(v, 401, STR("unauthorized"));
         return;
     }
+    if (v->state == VISIT_READY) {
+        timer_set(v->api->w, t, TICK_MS);
+        v->tick(v);
+        return;
+    }
     if (v->state != VISIT_ANSWERED) {
         visit_refuse(v, 408, STR("request not complete in time"));
         return;
@@ -325,7 +375,8 @@ void visit_new(struct api_client *c, struct http_stream *stream)
     v->before.rules = NULL;
     c->visit = v;
     c->api->nvisits++;
-    arena_init(&v->mem, v->first, sizeof v->first);
+    arena_init_private(&v->mem, v->first, sizeof v->first);
+    buf_init(&v->early, worker_pool(c->api->w));
     timer_init(&v->timer, on_timer);
     timer_set(c->api->w, &v->timer, settings_ms(c->api->host.set->api_head_timeout));
     stream->ev = &visit_events;

@@ -30,6 +30,7 @@ struct events *events_new(const struct events_setup *setup, struct arena *a, str
     share_init(&e->refused, setup->w, more, LOG_WARN, REFUSED_PER_S,
                "connection denied by policy, more");
     share_init(&e->dropped, setup->w, more, LOG_INFO, DROPPED_PER_S, "packet refused, more");
+    share_init(&e->withheld, setup->w, more, LOG_WARN, REFUSED_PER_S, "credential withheld, more");
     if (setup->set->deny_webhook.n == 0)
         return e;
     e->webhook = webhook_new(setup, &e->counters, a, ret_error);
@@ -47,6 +48,7 @@ void events_free(struct events *e)
     share_done(&e->denied);
     share_done(&e->refused);
     share_done(&e->dropped);
+    share_done(&e->withheld);
     view_unref(e->view);
     mem_free(e);
 }

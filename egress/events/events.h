@@ -10,6 +10,7 @@
 #include "egress/dns/service.h"
 #include "egress/events/decisions.h"
 #include "egress/kernel/drops.h"
+#include "policies/bindings.h"
 
 struct events;
 struct names;
@@ -22,6 +23,33 @@ struct event_connection {
     bool allow;
     struct str rule; /* as policy_rule_text() says it */
     enum why why;    /* of a refusal */
+};
+
+/* What the vault had to do with a request (contract egress-vault 20). */
+enum credential_decision {
+    CREDENTIAL_NO_MATCH, /* its host is bound, and it went out without a credential */
+    CREDENTIAL_INJECTED,
+    CREDENTIAL_DENIED,
+    CREDENTIAL_AMBIGUOUS,
+    CREDENTIAL_MISMATCH, /* of identity */
+    CREDENTIAL_DECISIONS
+};
+
+/* Lent; no values, no path. */
+struct event_credential {
+    enum credential_decision decision;
+    const char *cause; /* of a refusal */
+    struct str host, method, request_id;
+    struct str binding, pattern; /* the one that matched, the path pattern it did by; or empty */
+    int64_t revision;
+    const struct auth_header *headers; /* what was set: names are told */
+    unsigned nheaders;
+    unsigned surfaces; /* of enum surface: where something was put in */
+    bool missed;       /* it has substitutions, and none was found */
+    bool skipped;      /* a body could not be looked into */
+    uint64_t masked;   /* marks in the answer's body */
+    int status;        /* 0: none was sent */
+    uint64_t took_ms;
 };
 
 /* Buckets of the time that a query takes, upper bounds in us (6.3), and one more for all above. */
@@ -37,6 +65,9 @@ struct event_counters {
     struct counter denied, upstream_error, rcode; /* that were denied, not answered, answered so */
     struct counter not_told; /* whose answer was not given: a limit, or the kernel */
     struct counter connections_allowed, connections_denied, drops;
+    struct counter credential[CREDENTIAL_DECISIONS]; /* requests to bound hosts */
+    struct counter credential_skipped, credential_masked;
+    struct histogram credential_took;
     struct counter lines_left_out; /* a second's share of such lines was used up */
     struct counter webhook_sent, webhook_dropped, webhook_given_up;
 };
@@ -64,6 +95,8 @@ void events_adopt(struct events *e, const struct egress_view *view);
 /* A query of the workload was answered; dns_setup.told. */
 void events_dns(struct events *e, const struct dns_told *told);
 void events_connection(struct events *e, const struct event_connection *c);
+/* A request to a bound host is over. */
+void events_credential(struct events *e, const struct event_credential *c);
 /* The kernel refused a packet; `rule` as policy_rule_text() or 2.10 says it. */
 void events_drop(struct events *e, const struct drop *drop, struct str rule);
 /* The policy at the start.  A line like this and the next ones is not left out and not displaced by

@@ -29,7 +29,7 @@ struct events {
     struct event_counters counters;
     struct gauges gauges;
     struct cpu_ticks ticks; /* of the admin pages' thread */
-    struct share denied, refused, dropped;
+    struct share denied, refused, dropped, withheld;
 };
 
 #endif

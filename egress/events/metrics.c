@@ -4,9 +4,11 @@
 
 #include <stdio.h>
 
+#include "egress/api/api.h"
 #include "egress/dns/service.h"
 #include "egress/events/events_impl.h"
 #include "egress/events/labels.h"
+#include "egress/intercept/intercept.h"
 #include "egress/relay/relay.h"
 
 struct page {
@@ -165,8 +167,9 @@ static void relay(struct page *p, const struct relay_counters *r, const struct g
            {"result", "asked", counter_get(&r->asked)}, {"result", "full", counter_get(&r->full)},
            {"result", "loop", counter_get(&r->loops)});
     FAMILY(p, "sallyport_relay_told_total", "counter", "Redirected connections by what they were",
-           {"result", "tls", counter_get(&r->tls)}, {"result", "http", counter_get(&r->http)},
-           {"result", "raw", counter_get(&r->raw)}, {"result", "refused", counter_get(&r->refused)},
+           {"result", "tls", counter_get(&r->tls)}, {"result", "read", counter_get(&r->read)},
+           {"result", "http", counter_get(&r->http)}, {"result", "raw", counter_get(&r->raw)},
+           {"result", "refused", counter_get(&r->refused)},
            {"result", "malformed", counter_get(&r->malformed)},
            {"result", "unfinished", counter_get(&r->unfinished)});
     FAMILY(p, "sallyport_relay_connections", "gauge", "Connections open",
@@ -194,6 +197,78 @@ static void events(struct page *p, const struct events *e)
           (double)counter_get(&e->gauges.api_open));
     count(p, "sallyport_log_lines_left_out_total", "Lines over their share of a second",
           counter_get(&c->lines_left_out));
+}
+
+/* ---- the vault ---- */
+
+static void took(struct page *p, const struct histogram *h)
+{
+    static const uint32_t bounds_ms[METRIC_BUCKETS - 1] = METRIC_BOUNDS_MS;
+    static const char name[] = "opensandbox_credential_proxy_request_duration_seconds";
+    char bound[24], sample[sizeof name + 8];
+    uint64_t sum = 0;
+    metrics_family(p->out, name, "histogram", "From a request to the end of its answer");
+    snprintf(sample, sizeof sample, "%s_bucket", name);
+    for (size_t i = 0; i < METRIC_BUCKETS; i++) {
+        sum += atomic_load_explicit(&h->bucket[i], memory_order_relaxed);
+        if (i < METRIC_BUCKETS - 1)
+            snprintf(bound, sizeof bound, "%g", bounds_ms[i] / 1e3);
+        else
+            snprintf(bound, sizeof bound, "+Inf");
+        metrics_value(p->out, sample, labels_of(p, "le", bound), (double)sum);
+    }
+    snprintf(sample, sizeof sample, "%s_sum", name);
+    metrics_value(p->out, sample, labels_of(p, NULL, NULL),
+                  (double)atomic_load_explicit(&h->sum_us, memory_order_relaxed) / 1e6);
+    snprintf(sample, sizeof sample, "%s_count", name);
+    metrics_value(p->out, sample, labels_of(p, NULL, NULL), (double)sum);
+}
+
+static void credentials(struct page *p, const struct event_counters *c)
+{
+    uint64_t injected = counter_get(&c->credential[CREDENTIAL_INJECTED]),
+             denied = counter_get(&c->credential[CREDENTIAL_DENIED]),
+             ambiguous = counter_get(&c->credential[CREDENTIAL_AMBIGUOUS]),
+             mismatch = counter_get(&c->credential[CREDENTIAL_MISMATCH]);
+    count(p, "opensandbox_credential_proxy_requests_total", "Requests to hosts that are bound",
+          injected + denied + ambiguous + mismatch +
+              counter_get(&c->credential[CREDENTIAL_NO_MATCH]));
+    count(p, "opensandbox_credential_proxy_injections_total", "... that went out with a credential",
+          injected);
+    FAMILY(p, "opensandbox_credential_proxy_denials_total", "counter", "... that were refused",
+           {"reason", "denied", denied}, {"reason", "ambiguous_match", ambiguous},
+           {"reason", "identity_mismatch", mismatch});
+    took(p, &c->credential_took);
+    count(p, "sallyport_credential_bodies_skipped_total",
+          "Request bodies that could not be searched for placeholders",
+          counter_get(&c->credential_skipped));
+    count(p, "sallyport_credential_scrubbed_total", "Secrets masked in bodies of answers",
+          counter_get(&c->credential_masked));
+}
+
+static void intercepted(struct page *p, const struct intercept_counters *c)
+{
+    FAMILY(p, "sallyport_intercepted_connections_total", "counter",
+           "Connections whose TLS was to be read", {"result", "begun", counter_get(&c->begun)},
+           {"result", "rejected", counter_get(&c->failed)},
+           {"result", "foreign_protocol", counter_get(&c->foreign)},
+           {"result", "refused", counter_get(&c->refused)});
+}
+
+static void vault(struct page *p, const struct vault_counters *v)
+{
+    FAMILY(p, "opensandbox_credential_vault_mutations_total", "counter",
+           "Changes of the credential vault",
+           {"operation", "create", counter_get(&v->made[VAULT_CREATE])},
+           {"operation", "patch", counter_get(&v->made[VAULT_PATCH])},
+           {"operation", "delete", counter_get(&v->made[VAULT_DELETE])});
+    FAMILY(p, "opensandbox_credential_vault_mutation_failures_total", "counter",
+           "Changes that were refused",
+           {"operation", "create", counter_get(&v->failed[VAULT_CREATE])},
+           {"operation", "patch", counter_get(&v->failed[VAULT_PATCH])},
+           {"operation", "delete", counter_get(&v->failed[VAULT_DELETE])});
+    gauge(p, "sallyport_credential_vault_epoch",
+          "Grows with each start and each vault that is created", (double)counter_get(&v->epoch));
 }
 
 /* ---- the machine ---- */
@@ -231,6 +306,11 @@ void egress_metrics(const struct sidecar *s, struct metrics_out *o)
         kernel(&p, &e->gauges);
     relay(&p, s->relay ? relay_counters(s->relay) : NULL, &e->gauges);
     events(&p, e);
+    credentials(&p, &e->counters);
+    if (s->intercept)
+        intercepted(&p, intercept_counters(s->intercept));
+    if (s->api)
+        vault(&p, api_vault_counters(s->api));
     machine(&p, &e->ticks);
     arena_done(&p.mem);
 }

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 
+#include "egress/intercept/intercept.h"
 #include "egress/judge.h"
 #include "egress/relay/relay_impl.h"
 #include "proxy/proxy.h"
@@ -88,13 +89,33 @@ void relay_explicit(struct relay *r, int fd)
     listen_on(r, fd, explicit_accept);
 }
 
+/* Is it read although it would not be now? */
+static bool is_read_in_vain(void *user, const struct conn_info *info)
+{
+    const struct judge *j = user;
+    const struct caller *p = caller_of(info);
+    enum passage passage;
+    if (!p || !p->read)
+        return false;
+    struct identity_conn c = caller_conn(p);
+    judge_first(j, &c, &passage);
+    return passage != PASSAGE_INTERCEPT;
+}
+
 void relay_recheck(struct relay *r)
 {
+    struct judge j;
+    struct pin *pin = pin_get(r->s.w);
     proxy_recheck(r->s.proxy);
+    judge_init(&j, pin->snap, r->s.sidecar, worker_now(r->s.w));
+    proxy_drain_clients(r->s.proxy, is_read_in_vain, &j);
+    pin_put(r->s.w, pin);
 }
 
 void relay_drain(struct relay *r)
 {
+    if (r->s.sidecar->intercept)
+        intercept_drain(r->s.sidecar->intercept);
     for (unsigned i = 0; i < r->nlisteners; i++)
         listener_ebb(r->listeners[i]);
     timer_set(r->s.w, &r->ebb, EBB_MS);

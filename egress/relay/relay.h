@@ -23,7 +23,8 @@ struct relay_counters {
     struct counter accepted, asked; /* asked: to the explicit proxy */
     struct counter full;            /* closed at once: relay_max_connections, of either kind */
     struct counter loops;           /* came straight to us */
-    struct counter tls, http, raw;  /* handed to the proxy */
+    struct counter tls, http, raw;  /* what they were */
+    struct counter read;            /* of tls: not passed on as it is */
     struct counter refused;         /* by policy */
     struct counter malformed;       /* TLS that is none */
     struct counter unfinished;      /* ended, or out of time, before they could be told */
@@ -36,8 +37,9 @@ struct relay *relay_new(const struct relay_setup *setup);
 enum { RELAY_LISTENERS = 8 };
 void relay_transparent(struct relay *r, int fd);
 void relay_explicit(struct relay *r, int fd);
-/* A new snapshot is in force on the worker: proxy_recheck().  What is still looked at is judged by
- * the snapshot of the moment it can be told. */
+/* A new snapshot is in force on the worker: proxy_recheck(); connections whose TLS is read and
+ * would not be any more end after what runs.  What is still looked at is judged by the snapshot of
+ * the moment it can be told. */
 void relay_recheck(struct relay *r);
 /* No connection begins; what was accepted and could not be told yet is closed a moment later. */
 void relay_drain(struct relay *r);

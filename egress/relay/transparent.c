@@ -4,6 +4,7 @@
  * the rest by a reset (E20). */
 #include "egress/events/events.h"
 #include "egress/gate.h"
+#include "egress/intercept/intercept.h"
 #include "egress/judge.h"
 #include "egress/relay/relay_impl.h"
 #include "proxy/proxy.h"
@@ -114,6 +115,25 @@ static void hand_over(struct look *l, enum proxy_taken as)
     end(l);
 }
 
+/* Its lease may end before the first request comes (E5). */
+static void hold_name(const struct judge *j, struct caller *p)
+{
+    struct host host;
+    if (p->c.sni.p && host_read(p->c.sni, &host) && judge_holds(j, &p->c, &host))
+        p->held = host;
+}
+
+/* Opened although it is refused: then each request is told why. */
+static void read_on(struct look *l, bool refused)
+{
+    struct caller *p = l->caller;
+    p->read = true;
+    COUNT(l, read);
+    conn_untake(l->conn, &l->bytes);
+    intercept_begin(l->r->s.sidecar->intercept, l->conn, p, &l->first.hello.hello, refused);
+    end(l);
+}
+
 static void judge(struct look *l)
 {
     struct judge j;
@@ -121,9 +141,13 @@ static void judge(struct look *l)
     struct pin *pin = pin_get(l->w);
     judge_init(&j, pin->snap, l->r->s.sidecar, worker_now(l->w));
     struct opinion o = judge_first(&j, &l->caller->c, &passage);
+    if (o.fault == IDENTITY_OK)
+        hold_name(&j, l->caller);
     pin_put(l->w, pin);
     if (passage == PASSAGE_PASS)
         hand_over(l, PROXY_RAW);
+    else if (passage == PASSAGE_INTERCEPT && l->r->s.sidecar->intercept)
+        read_on(l, o.fault != IDENTITY_OK);
     else
         refuse(l, &o);
 }

@@ -187,8 +187,7 @@ static void ask_kernel(struct changes *q, const struct egress_view *fresh)
     q->asked_old = view_ref(q->now);
     q->asked_fresh = view_ref(fresh);
     timer_set(q->host.w, &q->timer, q->host.kernel_ms);
-    q->host.kernel(q->host.user, q->unsure ? NULL : q->asked_old->policy, q->asked_fresh->policy,
-                   on_kernel, q);
+    q->host.kernel(q->host.user, q->unsure ? NULL : q->asked_old, q->asked_fresh, on_kernel, q);
 }
 
 static void try_resync(struct changes *q)

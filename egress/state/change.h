@@ -18,10 +18,10 @@ struct changes;
 struct change_host {
     struct worker *w;
     struct policy_store *store;
-    /* Makes the kernel's rules about addresses those of `fresh`, knowing that they are those of
-     * `old`; NULL: it is not known what they are.  All of it (0) or nothing (a negative errno);
-     * -ENOBUFS: it cannot be told.  Both live until done(). */
-    void (*kernel)(void *user, const struct policy *old, const struct policy *fresh,
+    /* Makes the kernel's rules about addresses those of `fresh`, bound hosts included, knowing that
+     * they are those of `old`; NULL: it is not known what they are.  All of it (0) or nothing (a
+     * negative errno); -ENOBUFS: it cannot be told.  Both live until done(). */
+    void (*kernel)(void *user, const struct egress_view *old, const struct egress_view *fresh,
                    void (*done)(void *arg, int error), void *arg);
     /* The view is the current one for whatever begins from in_force() on. */
     void (*publish)(void *user, const struct egress_view *fresh, void (*in_force)(void *arg),
@@ -52,7 +52,7 @@ struct change {
     void (*done)(struct change *c, const struct change_answer *answer,
                  const struct egress_view *now);
     bool keeps;     /* the user's policy changes, and goes to the file */
-    bool addresses; /* what the kernel knows changes */
+    bool addresses; /* what the kernel knows changes; candidate() may set it */
 };
 
 /* `first` is in force already.  The host is copied. */

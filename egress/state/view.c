@@ -6,11 +6,23 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "egress/vault/lost.h"
+#include "egress/vault/vault.h"
 #include "policies/domains.h"
 #include "policies/rulefile.h"
 
+/* What the layers come to: many views of a vault share one. */
+struct layers {
+    atomic_uint refs;
+    const struct policy *policy;
+    const struct patterns *log_skip;
+    struct document user;
+    struct always_lists always;
+};
+
 struct counted {
     struct egress_view pub;
+    struct layers *layers;
     atomic_uint refs;
 };
 
@@ -18,6 +30,16 @@ static struct counted *counted_of(const struct egress_view *v)
 {
     return container_of((struct egress_view *)(uintptr_t)v, struct counted, pub);
 }
+
+/* True: that was the last one. */
+static bool give_back(atomic_uint *refs)
+{
+    unsigned before = atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel);
+    assert(before > 0);
+    return before == 1;
+}
+
+/* ---- layers */
 
 static const struct rules *ref_or_null(const struct rules *r)
 {
@@ -33,31 +55,86 @@ void always_lists_done(struct always_lists *lists)
     *lists = (struct always_lists){NULL, NULL, NULL};
 }
 
+static struct layers *layers_new(const struct document *user, const struct always_lists *always)
+{
+    struct layers *l = mem_new(sizeof *l);
+    atomic_init(&l->refs, 1);
+    l->user = document_copy(user);
+    l->always.deny = ref_or_null(always->deny);
+    l->always.allow = ref_or_null(always->allow);
+    l->always.log_skip = ref_or_null(always->log_skip);
+    l->policy = policy_new(always->deny, always->allow, user);
+    l->log_skip = always->log_skip ? rulefile_patterns(always->log_skip) : patterns_new();
+    return l;
+}
+
+static struct layers *layers_ref(struct layers *l)
+{
+    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    return l;
+}
+
+static void layers_unref(struct layers *l)
+{
+    if (!give_back(&l->refs))
+        return;
+    policy_free((struct policy *)(uintptr_t)l->policy);
+    patterns_free((struct patterns *)(uintptr_t)l->log_skip);
+    document_done(&l->user);
+    always_lists_done(&l->always);
+    mem_free(l);
+}
+
+/* ---- views */
+
+/* The reference to the layers is the view's from now on; those to the others are its own. */
+static struct egress_view *make_view(struct layers *l, const struct vault *vault,
+                                     const struct lost *lost, uint64_t revision)
+{
+    struct counted *c = mem_new(sizeof *c);
+    atomic_init(&c->refs, 1);
+    c->layers = l;
+    c->pub = (struct egress_view){.policy = l->policy,
+                                  .user = l->user,
+                                  .always = l->always,
+                                  .log_skip = l->log_skip,
+                                  .vault = vault ? vault_ref(vault) : NULL,
+                                  .lost = lost ? lost_ref(lost) : NULL,
+                                  .revision = revision};
+    return &c->pub;
+}
+
 struct egress_view *view_new(const struct document *user, const struct always_lists *always,
                              uint64_t revision)
 {
-    struct counted *c = mem_new(sizeof *c);
-    struct egress_view *v = &c->pub;
-    atomic_init(&c->refs, 1);
-    v->user = document_copy(user);
-    v->always.deny = ref_or_null(always->deny);
-    v->always.allow = ref_or_null(always->allow);
-    v->always.log_skip = ref_or_null(always->log_skip);
-    v->policy = policy_new(always->deny, always->allow, user);
-    v->log_skip = always->log_skip ? rulefile_patterns(always->log_skip) : patterns_new();
-    v->revision = revision;
-    return v;
+    return make_view(layers_new(user, always), NULL, NULL, revision);
 }
 
 struct egress_view *view_with_user(const struct egress_view *old, const struct document *user)
 {
-    return view_new(user, &old->always, old->revision + 1);
+    return make_view(layers_new(user, &old->always), old->vault, old->lost, old->revision + 1);
 }
 
 struct egress_view *view_with_always(const struct egress_view *old,
                                      const struct always_lists *always)
 {
-    return view_new(&old->user, always, old->revision + 1);
+    return make_view(layers_new(&old->user, always), old->vault, old->lost, old->revision + 1);
+}
+
+struct egress_view *view_with_vault(const struct egress_view *old, const struct vault *vault)
+{
+    return make_view(layers_ref(counted_of(old)->layers), vault, NULL, old->revision + 1);
+}
+
+struct egress_view *view_with_lost(const struct egress_view *old, const struct lost *lost)
+{
+    return make_view(layers_ref(counted_of(old)->layers), old->vault, lost, old->revision);
+}
+
+bool view_binds(const struct egress_view *v, struct str host, bool tls)
+{
+    return bindings_bind_host(vault_bindings(v->vault), host, tls) ||
+           lost_binds(v->lost, host, tls);
 }
 
 const struct egress_view *view_ref(const struct egress_view *v)
@@ -72,14 +149,11 @@ void view_unref(const struct egress_view *v)
     if (!v)
         return;
     struct counted *c = counted_of(v);
-    unsigned before = atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel);
-    assert(before > 0);
-    if (before > 1)
+    if (!give_back(&c->refs))
         return;
-    policy_free((struct policy *)(uintptr_t)v->policy);
-    patterns_free((struct patterns *)(uintptr_t)v->log_skip);
-    document_done(&c->pub.user);
-    always_lists_done(&c->pub.always);
+    vault_unref(v->vault);
+    lost_unref(v->lost);
+    layers_unref(c->layers);
     mem_free(c);
 }
 

@@ -1063,6 +1063,203 @@ static void whatever_happens_nothing_is_left(void **state)
     assert_true(taken > PLAYS / 10);
 }
 
+/* ---- late: looked at before anything is dialled */
+
+static void a_late_one_is_granted_and_dialled_when_it_has_spoken(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("late"));
+    reads(c, GRANTED);
+    assert_int_equal(fake_dials(rig.w), 0);
+    assert_int_equal(proxy_count(rig.p, X_TUNNEL), 1);
+    says(c, "pass o");
+    assert_int_equal(fake_dials(rig.w), 1);
+    assert_int_equal(proxy_count(rig.p, X_DIAL), 1);
+    says(c, "n it");
+    struct end *o = origin();
+    reads(o, "pass on it");
+    assert_int_equal(proxy_count(rig.p, X_TUNNEL), 1);
+    says(o, "goes");
+    reads(c, "goes");
+    says(c, "!");
+    reads(o, "!");
+    was_judged("judged forward\ndialled ok tunnel\n");
+    leaves(c);
+    leaves(o);
+    assert_true(is_closed(c) && is_closed(o));
+    logged(1, "\"status\":200", "\"why\":\"ok\"");
+    nothing_is_owed();
+}
+
+static void a_late_one_that_keeps_silent_is_dialled_then(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("late"));
+    wait_ms(1500);
+    assert_int_equal(fake_dials(rig.w), 0);
+    wait_ms(1000);
+    struct end *o = origin();
+    says(o, "220 ready");
+    reads(c, GRANTED "220 ready");
+}
+
+static void a_late_one_that_is_refused_was_never_dialled(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("late"));
+    says(c, "wrong");
+    assert_int_equal(fake_dials(rig.w), 0);
+    assert_true(is_closed(c));
+    logged(1, "\"why\":\"identity\"", "\"status\":200");
+    was_judged("judged forward\n");
+}
+
+static void a_late_one_is_taken_without_an_origin(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("late"));
+    reads(c, GRANTED);
+    says(c, "take ");
+    assert_int_equal(fake_dials(rig.w), 0);
+    was_judged("judged forward\ntaken late\n");
+    requests_are_served(c);
+    leaves(c);
+    assert_true(is_closed(c));
+    nothing_is_owed();
+}
+
+static void a_late_one_that_cannot_be_dialled_is_cut(void **state)
+{
+    (void)state;
+    static const enum why whys[] = {WHY_DIAL, WHY_TLS};
+    for (unsigned i = 0; i < 2; i++) {
+        struct end *c = client(CONNECT("late") "pass ");
+        reads(c, GRANTED);
+        fake_dial_fail(fake_dial_first(rig.w), whys[i], 0);
+        settle();
+        reads(c, "");
+        wait_ms(4000);
+        assert_true(is_closed(c));
+        logged(i + 1, why_text(whys[i]), "\"status\":200");
+    }
+    struct end *c = client(CONNECT("late") "pass ");
+    wait_ms(6000);
+    assert_true(is_closed(c));
+    logged(3, "\"why\":\"deadline\"", "");
+}
+
+static void a_late_one_whose_client_leaves_is_over_in_each_state(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("late"));
+    breaks(c);
+    assert_int_equal(rig_running(&rig), 0);
+    c = client(CONNECT("late") "pass ");
+    assert_int_equal(fake_dials(rig.w), 1);
+    breaks(c);
+    assert_int_equal(fake_dials(rig.w), 0);
+    assert_int_equal(rig_running(&rig), 0);
+    c = client(CONNECT("late") "pass ");
+    leaves(c); /* has said all: that is what the origin gets */
+    struct end *o = origin();
+    reads(o, "pass ");
+    assert_int_equal(fake_end(o->c), FAKE_FIN);
+    says(o, "bye");
+    leaves(o);
+    reads(c, GRANTED "bye");
+    assert_true(is_closed(c));
+}
+
+static void another_policy_ends_a_late_one_before_it_is_dialled(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("late"));
+    rig.banned = "late";
+    proxy_recheck(rig.p);
+    settle();
+    assert_true(is_closed(c));
+    logged(1, "\"why\":\"revoked\"", "");
+    rig.banned = NULL;
+    c = client(CONNECT("late") "pass ");
+    rig.banned = "late";
+    assert_non_null(rig_origin(&rig)); /* it came up, and is not wanted any more */
+    settle();
+    assert_true(is_closed(c));
+}
+
+static void a_relayed_connection_may_be_late_too(void **state)
+{
+    (void)state;
+    struct end *c = end_of(rig_conn(&rig));
+    fake_feed(c->c, "pass it", 7);
+    proxy_take(rig.p, c->c, PROXY_RAW, STR("late:443"));
+    settle();
+    struct end *o = origin();
+    reads(o, "pass it");
+    reads(c, "");
+    says(o, "x");
+    reads(c, "x");
+}
+
+static void over_http2_a_late_one_is_the_same(void **state)
+{
+    (void)state;
+    struct peer p, *all = &p;
+    struct call *c = asks_over_h2(&p, "late:443");
+    assert_true(call_has(c, "200 protocol=connect\n"));
+    assert_int_equal(fake_dials(rig.w), 0);
+    tap_data(&c->tap, STR("pass on"));
+    peer_pump(&all, 1);
+    struct end *o = origin();
+    reads(o, "pass on");
+    says(o, "and back");
+    peer_pump(&all, 1);
+    assert_true(call_has(c, "data and back\n"));
+    tap_end(&c->tap, NULL);
+    leaves(o);
+    peer_pump(&all, 1);
+    settle();
+    assert_true(is_closed(o));
+    peer_done(&p);
+}
+
+/* ---- draining some */
+
+static bool is_named(void *user, const struct conn_info *info)
+{
+    const char **sni = user;
+    return str_eq(info->sni, str_of(*sni));
+}
+
+static void the_clients_that_are_named_end_after_what_runs(void **state)
+{
+    (void)state;
+    struct end *idle = end_of(rig_conn(&rig)), *busy = end_of(rig_conn(&rig)),
+               *other = end_of(rig_conn(&rig));
+    fake_tls(idle->c, NULL, "one.test");
+    fake_tls(busy->c, NULL, "one.test");
+    fake_tls(other->c, NULL, "two.test");
+    proxy_take(rig.p, idle->c, PROXY_HTTP, STR(""));
+    proxy_take(rig.p, busy->c, PROXY_HTTP, STR(""));
+    proxy_take(rig.p, other->c, PROXY_HTTP, STR(""));
+    says(busy, "GET /a/1 HTTP/1.1\r\nhost: x\r\n\r\n");
+    const char *name = "one.test";
+    proxy_drain_clients(rig.p, is_named, &name);
+    settle();
+    assert_true(is_up(busy) && is_up(other));
+    struct end *o = origin();
+    says(o, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    struct str s = fake_written(busy->c);
+    assert_non_null(memmem(s.p, s.n, "connection: close\r\n", 19));
+    assert_true(is_closed(busy));
+    wait_ms(4000); /* 2 s: a request may have been on its way */
+    assert_true(is_closed(idle) && is_up(other));
+    says(other, "GET /local HTTP/1.1\r\nhost: x\r\n\r\n");
+    s = fake_written(other->c);
+    assert_null(memmem(s.p, s.n, "connection: close\r\n", 19));
+    assert_true(is_up(other));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -1112,6 +1309,16 @@ int main(void)
         TEST(who_has_not_asked_yet_is_not_judged),
         TEST(what_is_kept_for_later_goes),
         TEST(a_permission_that_is_lost_while_we_dial_is_seen_when_it_is_up),
+        TEST(a_late_one_is_granted_and_dialled_when_it_has_spoken),
+        TEST(a_late_one_that_keeps_silent_is_dialled_then),
+        TEST(a_late_one_that_is_refused_was_never_dialled),
+        TEST(a_late_one_is_taken_without_an_origin),
+        TEST(a_late_one_that_cannot_be_dialled_is_cut),
+        TEST(a_late_one_whose_client_leaves_is_over_in_each_state),
+        TEST(another_policy_ends_a_late_one_before_it_is_dialled),
+        TEST(a_relayed_connection_may_be_late_too),
+        TEST(over_http2_a_late_one_is_the_same),
+        TEST(the_clients_that_are_named_end_after_what_runs),
         cmocka_unit_test(whatever_happens_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1456,6 +1456,19 @@ static void we_ask_for_the_body_after_a_second(void **state)
     nothing_is_owed();
 }
 
+static void a_refused_request_is_not_asked_for_its_body(void **state)
+{
+    (void)state;
+    struct end *c = client("POST /refuse/ HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+                           "content-length: 2\r\n\r\n");
+    struct wire_message m = next_answer(c, WIRE_WHOLE);
+    assert_int_equal(m.status, 403);
+    assert_text(wire_field(&m, "connection"), "close");
+    wait_ms(1500);
+    assert_true(silent(c));
+    assert_false(waits_for_origin());
+}
+
 static void the_origin_may_ask_for_it_or_refuse(void **state)
 {
     (void)state;
@@ -1784,6 +1797,7 @@ int main(void)
         TEST(an_idle_client_is_closed),
         TEST(we_ask_for_the_body_after_a_second),
         TEST(the_origin_may_ask_for_it_or_refuse),
+        TEST(a_refused_request_is_not_asked_for_its_body),
         TEST(a_body_that_comes_unasked_needs_no_100),
         TEST(a_broken_request_is_answered_and_closed),
         TEST(a_body_that_breaks_is_400_until_the_answer_began_then_a_cut),

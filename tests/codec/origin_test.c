@@ -9,6 +9,7 @@
 
 #include "harness/fake_dial.h"
 #include "harness/trace.h"
+#include "net/tls.h"
 #include "proxy/origin.h"
 
 enum { SESSIONS = 64, ASKS = 64, DIAL_MS = 5000 };
@@ -142,6 +143,7 @@ struct ask {
     struct origin_dial *dial;
     struct origin_user user;
     struct origin_got got;
+    bool picky; /* no connection is good enough */
 };
 
 static struct worker *w;
@@ -150,6 +152,7 @@ static struct conn *conns[SESSIONS];
 static unsigned nconns, nasks;
 static struct ask asks[ASKS];
 static struct trace told;
+static struct tls_ctx *tls[2]; /* of one origin, and of another */
 
 static enum why on_allow(void *user, const struct sockaddr *addr)
 {
@@ -157,6 +160,13 @@ static enum why on_allow(void *user, const struct sockaddr *addr)
     (void)addr;
     trace_line(&told, "%u allow", a->number);
     return WHY_OK;
+}
+
+static enum why on_peer(void *user, const struct conn_info *info)
+{
+    struct ask *a = user;
+    assert_non_null(info->peer);
+    return a->picky ? WHY_IDENTITY : WHY_OK;
 }
 
 static void on_dialled(void *user, enum why why, int error, uint64_t took_us)
@@ -179,9 +189,18 @@ static unsigned session_of(const struct http_stream *s)
 static void on_done(void *user, const struct origin_got *got, enum why why)
 {
     struct ask *a = user;
+    const struct origin_dial *dial = a->dial;
     a->dial = NULL;
     if (!got) {
-        trace_line(&told, "%u failed %s", a->number, why_text(why));
+        struct str fault = origin_dial_fault(dial);
+        trace_line(&told, "%u failed %s%s%.*s", a->number, why_text(why), fault.n ? ": " : "",
+                   STR_ARG(fault));
+        origin_leave(o, &a->user);
+        return;
+    }
+    assert_non_null(got->info->peer);
+    if (!got->stream) {
+        trace_line(&told, "%u prepared %s", a->number, got->h2 ? "h2" : "h1");
         origin_leave(o, &a->user);
         return;
     }
@@ -189,7 +208,7 @@ static void on_done(void *user, const struct origin_got *got, enum why why)
     trace_line(&told, "%u on %u %s", a->number, session_of(got->stream), got->h2 ? "h2" : "h1");
 }
 
-static const struct origin_asker asker = {on_allow, on_dialled, on_done};
+static const struct origin_asker asker = {on_peer, on_allow, on_dialled, on_done};
 
 static void on_ended(struct origin_user *u)
 {
@@ -200,19 +219,63 @@ static void on_ended(struct origin_user *u)
     a->dial = NULL;
 }
 
-static struct ask *ask_how(const char *pool, const char *host, enum origin_need need, bool anew)
+static struct ask *new_ask(const struct origin_want *want, bool picky)
 {
     struct ask *a = &asks[nasks++];
-    struct origin_want want = {
-        .pool = str_of(pool), .to = {.host = str_of(host), .port = 80}, .need = need, .anew = anew};
-    *a = (struct ask){.number = nasks, .user.ended = on_ended};
-    origin_join(o, want.pool, &a->user);
-    if (!anew && origin_reuse(o, &want, &a->got))
+    *a = (struct ask){.number = nasks, .user.ended = on_ended, .picky = picky};
+    origin_join(o, want->pool, &a->user);
+    return a;
+}
+
+static struct ask *ask_want(const struct origin_want *want, bool picky)
+{
+    struct ask *a = new_ask(want, picky);
+    enum why why = want->anew ? WHY_OK : origin_reuse(o, want, &asker, a, &a->got);
+    if (why != WHY_OK)
+        trace_line(&told, "%u refused %s", a->number, why_text(why));
+    else if (a->got.stream)
         trace_line(&told, "%u again on %u %s", a->number, session_of(a->got.stream),
                    a->got.h2 ? "h2" : "h1");
     else
-        a->dial = origin_dial(o, &want, DIAL_MS, &asker, a);
+        a->dial = origin_dial(o, want, DIAL_MS, &asker, a);
+    assert_true(why == WHY_OK || !a->got.stream);
     return a;
+}
+
+static struct ask *ask_how(const char *pool, const char *host, enum origin_need need, bool anew)
+{
+    struct origin_want want = {
+        .pool = str_of(pool), .to = {.host = str_of(host), .port = 80}, .need = need, .anew = anew};
+    return ask_want(&want, false);
+}
+
+/* Over TLS, whichever version the origin chooses. */
+static struct origin_want want_any(void)
+{
+    return (struct origin_want){
+        .pool = STR("p"),
+        .to = {.host = STR("h"), .port = 443, .tls = tls[0], .tls_name = STR("h"), .tls_h2 = true},
+        .need = ORIGIN_ANY};
+}
+
+static struct ask *ask_any(void)
+{
+    struct origin_want want = want_any();
+    return ask_want(&want, false);
+}
+
+static struct ask *prepare(void)
+{
+    struct origin_want want = want_any();
+    struct ask *a = new_ask(&want, false);
+    a->dial = origin_prepare(o, &want, DIAL_MS, &asker, a);
+    return a;
+}
+
+static enum origin_speaks speaks(void)
+{
+    struct origin_want want = want_any();
+    return origin_speaks(o, &want);
 }
 
 static struct ask *ask_for(const char *pool, const char *host, enum origin_need need)
@@ -239,14 +302,19 @@ static void settle(void)
     fake_settle(w);
 }
 
-/* The dial that has waited longest comes up. */
-static void up(void)
+/* The dial that has waited longest comes up, with this protocol where it asks for TLS. */
+static void up_as(const char *alpn)
 {
     assert_true(fake_dials(w) > 0);
-    conns[nconns] = fake_dial_up(fake_dial_first(w));
+    conns[nconns] = fake_dial_up_as(fake_dial_first(w), alpn);
     assert_non_null(conns[nconns]);
     nconns++;
     settle();
+}
+
+static void up(void)
+{
+    up_as(NULL);
 }
 
 static void refuses(enum why why)
@@ -303,6 +371,14 @@ static int set_up(void **state)
     o = origins_new(w, &rules);
     nsessions = nconns = nasks = 0;
     trace_init(&told);
+    for (int i = 0; i < 2; i++) {
+        struct arena a;
+        struct str error;
+        arena_init(&a, NULL, 0);
+        tls[i] = tls_client_new(&(struct tls_client_rules){.insecure = true}, &a, &error);
+        arena_done(&a);
+        assert_non_null(tls[i]);
+    }
     return 0;
 }
 
@@ -329,6 +405,8 @@ static int tear_down(void **state)
         mem_free(sessions[i]);
     trace_done(&told);
     worker_free(w);
+    for (int i = 0; i < 2; i++)
+        tls_ctx_unref(tls[i]);
     return 0;
 }
 
@@ -858,6 +936,265 @@ static void what_is_of_another_era_is_not_shared(void **state)
     was_told("4 allow\n4 dialled ok\n4 on 4 h1\n");
 }
 
+/* ---- the origin chooses */
+
+static void the_first_connection_tells_what_the_origin_speaks(void **state)
+{
+    (void)state;
+    struct ask *a = ask_any();
+    ask_any();
+    assert_int_equal(fake_dials(w), 1); /* who comes meanwhile waits to hear */
+    assert_true(fake_dial_offers(fake_dial_first(w), "h2"));
+    assert_int_equal(speaks(), ORIGIN_SPEAKS_UNKNOWN);
+    up_as("h2");
+    was_told("1 allow\n1 dialled ok\n");
+    says_settings(1, 100, false);
+    was_told("1 on 1 h2\n2 on 1 h2\n");
+    assert_int_equal(speaks(), ORIGIN_SPEAKS_H2);
+    assert_int_equal(origin_open_h2(o), 1);
+    ask_any();
+    was_told("3 again on 1 h2\n");
+    is_over(a);
+}
+
+static void who_waits_for_an_origin_of_http1_gets_one_each(void **state)
+{
+    (void)state;
+    static const char *const alpns[] = {"http/1.1", NULL};
+    for (int i = 0; i < 2; i++) {
+        set_up(NULL);
+        struct ask *a = ask_any();
+        ask_any();
+        ask_any();
+        assert_int_equal(fake_dials(w), 1);
+        up_as(alpns[i]);
+        was_told("1 allow\n1 dialled ok\n1 on 1 h1\n");
+        assert_int_equal(fake_dials(w), 2);
+        assert_int_equal(speaks(), ORIGIN_SPEAKS_H1);
+        ask_any(); /* it is known by now: nobody waits for another's */
+        assert_int_equal(fake_dials(w), 3);
+        up_as(alpns[i]);
+        was_told("2 allow\n2 dialled ok\n2 on 2 h1\n");
+        is_over(a); /* whatever has room first */
+        was_told("3 on 1 h1\n");
+        up_as(alpns[i]);
+        was_told("4 allow\n4 dialled ok\n4 on 3 h1\n");
+        assert_int_equal(fake_dials(w), 0);
+        is_over(asks + 2);
+        assert_int_equal(origin_idle(o), 1);
+        ask_any();
+        was_told("5 again on 1 h1\n");
+        ask_any();
+        assert_int_equal(fake_dials(w), 1); /* a line of its own, as it is known to be */
+        ask_any();
+        assert_int_equal(fake_dials(w), 2);
+        assert_int_equal(origin_open_h2(o), 0);
+        tear_down(NULL);
+    }
+}
+
+static void an_origin_may_choose_anew_each_time(void **state)
+{
+    (void)state;
+    ask_any();
+    ask_any();
+    up_as("http/1.1");
+    up_as("h2");
+    says_settings(2, 100, false);
+    was_told("1 allow\n1 dialled ok\n1 on 1 h1\n2 allow\n2 dialled ok\n2 on 2 h2\n");
+    is_over(asks);
+    is_over(asks + 1);
+    assert_int_equal(origin_idle(o), 2);
+    assert_int_equal(origin_open_h2(o), 1);
+    ask_any();
+    ask_any();
+    was_told("3 again on 2 h2\n4 again on 2 h2\n");
+}
+
+/* What is kept was proved under a name, by somebody's roots. */
+static void a_kept_connection_is_for_those_who_ask_for_the_same_proof(void **state)
+{
+    (void)state;
+    struct origin_want want = want_any();
+    ask_any();
+    up_as("h2");
+    says_settings(1, 100, false);
+    trace_clear(&told);
+    want.to.tls_name = STR("other");
+    ask_want(&want, false);
+    want = want_any();
+    want.to.tls = tls[1];
+    ask_want(&want, false);
+    want = want_any();
+    want.to.tls = NULL;
+    want.to.tls_name = STR("");
+    want.need = ORIGIN_H2;
+    ask_want(&want, false);
+    want = want_any();
+    want.pool = STR("q");
+    ask_want(&want, false);
+    assert_int_equal(fake_dials(w), 4);
+    ask_any();
+    was_told("6 again on 1 h2\n");
+}
+
+static void a_retry_over_tls_takes_a_new_one(void **state)
+{
+    (void)state;
+    struct origin_want want = want_any();
+    struct ask *a = ask_any();
+    up_as("http/1.1");
+    want.anew = true;
+    ask_want(&want, false);
+    trace_clear(&told);
+    is_over(a);
+    was_told("");
+    assert_int_equal(origin_idle(o), 1);
+    up_as("http/1.1");
+    was_told("2 allow\n2 dialled ok\n2 on 2 h1\n");
+}
+
+static void what_the_other_side_said_is_told(void **state)
+{
+    (void)state;
+    ask_any();
+    ask_any();
+    fake_dial_says(fake_dial_first(w), "certificate has expired");
+    fake_dial_fail(fake_dial_first(w), WHY_TLS, 0);
+    settle();
+    was_told("1 dialled tls\n1 failed tls: certificate has expired\n"
+             "2 failed tls: certificate has expired\n");
+    struct origin_want want = want_any();
+    want.need = ORIGIN_FRESH;
+    want.to.tls_h2 = false;
+    ask_want(&want, false);
+    assert_false(fake_dial_offers(fake_dial_first(w), "h2"));
+    fake_dial_says(fake_dial_first(w), "certificate is not valid yet");
+    fake_dial_fail(fake_dial_first(w), WHY_TLS, 0);
+    was_told("3 dialled tls\n3 failed tls: certificate is not valid yet\n");
+}
+
+/* ---- preparing */
+
+static void a_prepared_connection_is_an_idle_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *alpn, *told, *again;
+    } table[] = {
+        {"h2", "1 prepared h2\n", "2 again on 1 h2\n"},
+        {"http/1.1", "1 allow\n1 dialled ok\n1 prepared h1\n", "2 again on 1 h1\n"},
+    };
+    for (int i = 0; i < 2; i++) {
+        set_up(NULL);
+        prepare();
+        up_as(table[i].alpn);
+        if (i == 0) {
+            was_told("1 allow\n1 dialled ok\n");
+            says_settings(1, 100, false);
+        }
+        was_told(table[i].told);
+        assert_int_equal(origin_idle(o), 1);
+        assert_int_equal(speaks(), i == 0 ? ORIGIN_SPEAKS_H2 : ORIGIN_SPEAKS_H1);
+        ask_any();
+        was_told(table[i].again);
+        assert_int_equal(origin_idle(o), 0);
+        tear_down(NULL);
+    }
+}
+
+static void who_prepares_and_who_asks_share_a_connection(void **state)
+{
+    (void)state;
+    ask_any();
+    prepare();
+    prepare();
+    assert_int_equal(fake_dials(w), 1);
+    up_as("http/1.1");
+    was_told("3 allow\n3 dialled ok\n3 prepared h1\n2 prepared h1\n1 on 1 h1\n");
+    assert_int_equal(fake_dials(w), 0);
+}
+
+static void a_prepared_one_that_nobody_wants_ends_as_any(void **state)
+{
+    (void)state;
+    prepare();
+    up_as("http/1.1");
+    fake_time(w, rules.idle_ms + 2000);
+    assert_true(session(1)->closed);
+    assert_int_equal(speaks(), ORIGIN_SPEAKS_UNKNOWN);
+    cancel(prepare(), 1);
+    assert_int_equal(fake_dials(w), 0);
+    prepare();
+    refuses(WHY_DIAL);
+    prepare();
+    fake_time(w, DIAL_MS + 2000);
+    trace_clear(&told);
+    assert_int_equal(fake_dials(w), 0);
+    assert_int_equal(origin_open(o), 0);
+}
+
+static void a_pool_that_is_over_tells_who_prepares_in_it(void **state)
+{
+    (void)state;
+    struct origin_want want = want_any();
+    struct ask *a = new_ask(&want, false);
+    origin_leave(o, &a->user); /* no user of the pool */
+    a->dial = origin_prepare(o, &want, DIAL_MS, &asker, a);
+    up_as("h2");
+    origin_purge(o, STR("p"));
+    settle();
+    says_settings(1, 100, false);
+    was_told("1 allow\n1 dialled ok\n1 failed revoked\n");
+    assert_true(session(1)->closed);
+}
+
+/* ---- who may use it */
+
+static void a_connection_that_may_not_be_used_stays_for_others(void **state)
+{
+    (void)state;
+    static const char *const alpns[] = {"h2", "http/1.1"};
+    for (int i = 0; i < 2; i++) {
+        set_up(NULL);
+        struct origin_want want = want_any();
+        ask_want(&want, true);
+        ask_any();
+        up_as(alpns[i]);
+        if (i == 0)
+            says_settings(1, 100, false);
+        assert_non_null(strstr(trace_text(&told), "1 failed identity\n2 on 1 h"));
+        is_over(asks + 1);
+        assert_int_equal(origin_idle(o), 1);
+        trace_clear(&told);
+        ask_want(&want, true);
+        was_told("3 refused identity\n");
+        assert_int_equal(origin_idle(o), 1);
+        assert_int_equal(fake_dials(w), 0);
+        tear_down(NULL);
+    }
+}
+
+static void one_made_for_it_alone_is_kept_where_it_can_be(void **state)
+{
+    (void)state;
+    static const struct {
+        enum origin_need need;
+        unsigned idle;
+    } table[] = {{ORIGIN_H1, 1}, {ORIGIN_FRESH, 0}, {ORIGIN_RAW, 0}};
+    for (int i = 0; i < 3; i++) {
+        set_up(NULL);
+        struct origin_want want = {
+            .pool = STR("p"), .to = {.host = STR("h"), .port = 80}, .need = table[i].need};
+        ask_want(&want, true);
+        up();
+        was_told("1 allow\n1 dialled ok\n1 failed identity\n");
+        assert_int_equal(origin_idle(o), table[i].idle);
+        assert_int_equal(origin_open(o), table[i].idle);
+        tear_down(NULL);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -890,6 +1227,18 @@ int main(void)
         cmocka_unit_test(out_of_descriptors_idle_ones_give_way_once),
         TEST(after_a_drain_nothing_is_kept),
         TEST(pools_can_be_seen_and_go_with_their_last_use),
+        TEST(the_first_connection_tells_what_the_origin_speaks),
+        cmocka_unit_test(who_waits_for_an_origin_of_http1_gets_one_each),
+        TEST(an_origin_may_choose_anew_each_time),
+        TEST(a_kept_connection_is_for_those_who_ask_for_the_same_proof),
+        TEST(a_retry_over_tls_takes_a_new_one),
+        TEST(what_the_other_side_said_is_told),
+        cmocka_unit_test(a_prepared_connection_is_an_idle_one),
+        TEST(who_prepares_and_who_asks_share_a_connection),
+        TEST(a_prepared_one_that_nobody_wants_ends_as_any),
+        TEST(a_pool_that_is_over_tells_who_prepares_in_it),
+        cmocka_unit_test(a_connection_that_may_not_be_used_stays_for_others),
+        cmocka_unit_test(one_made_for_it_alone_is_kept_where_it_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

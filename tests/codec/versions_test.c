@@ -9,6 +9,7 @@
 
 #include "harness/h2frames.h"
 #include "harness/peer.h"
+#include "net/tls.h"
 
 enum { PEERS = 48, BIG = 300000, STREAMS = 100 };
 
@@ -1012,6 +1013,40 @@ static void half_a_head_is_408_on_its_stream(void **state)
     finish();
 }
 
+/* The answer is whole, and then the rest of the request is not wanted. */
+static void a_refused_upload_is_answered_and_then_stopped(void **state)
+{
+    (void)state;
+    static const char *const asked[] = {
+        "headers 1|:method: POST|:scheme: http|:path: /refuse/|:authority: a\n",
+        "headers 1|:method: POST|:scheme: http|:path: /refuse/|:authority: a|content-length: 9\n"
+        "data 1|some\n",
+        "headers 1|:method: PUT|:scheme: http|:path: /refuse/|:authority: a|expect: 100-continue\n",
+    };
+    for (unsigned i = 0; i < 3; i++) {
+        struct frames f = {0};
+        struct trace lines;
+        begin();
+        trace_init(&lines);
+        struct conn *c = rig_client(&rig);
+        frames_add(&f, "preface\nsettings\n");
+        frames_add(&f, asked[i]);
+        fake_feed(c, frames_str(&f).p, frames_str(&f).n);
+        settle();
+        assert_true(frames_read(fake_written(c), false, false, &lines));
+        const char *text = trace_text(&lines), *head = strstr(text, "1 headers {:status: 403");
+        assert_null(strstr(text, ":status: 100"));
+        assert_non_null(head);
+        const char *end = strstr(head, "\n1 end\n"), *rst = strstr(head, "\n1 rst 0\n");
+        assert_true(end && rst && end < rst);
+        assert_int_equal(rig_running(&rig), 0);
+        assert_int_equal(fake_end(c), FAKE_UP);
+        trace_done(&lines);
+        frames_done(&f);
+        finish();
+    }
+}
+
 /* STR-03 (c): FIN, and no reset. */
 EACH_PAIR(a_client_that_closes_takes_along_what_has_no_answer_yet)
 {
@@ -1163,9 +1198,160 @@ static void a_drain_gives_openings_up_as_it_does_idle_clients(void **state)
     }
 }
 
+/* ---- over TLS the origin chooses */
+
+static struct tls_ctx *over_tls(void)
+{
+    struct arena a;
+    struct str error;
+    arena_init(&a, NULL, 0);
+    rig.tls = tls_client_new(&(struct tls_client_rules){.insecure = true}, &a, &error);
+    arena_done(&a);
+    assert_non_null(rig.tls);
+    return rig.tls;
+}
+
+static struct call *asks_for(struct peer *p, const char *method, const char *body)
+{
+    struct call *q = peer_ask(p, method, "/a/x", body, true);
+    assert_non_null(q);
+    settle();
+    return q;
+}
+
+EACH_PAIR(over_tls_the_origin_chooses_and_bodies_pass)
+{
+    struct tls_ctx *tls = over_tls();
+    char *text = letters(BIG);
+    struct peer *c = client();
+    struct call *q = asks_for(c, "POST", text);
+    struct call *a = last_call(origin());
+    settle();
+    has(a, "data <300000 bytes");
+    answers(a, 200, text);
+    has(q, "data <300000 bytes");
+    has(q, "end\nclosed ok\n");
+    assert_true(logged(origin_is == H2 ? "\"origin_protocol\":\"HTTP/2.0\""
+                                       : "\"origin_protocol\":\"HTTP/1.1\""));
+    nothing_is_owed();
+    asks_for(c, "GET", "");
+    assert_false(dials());
+    answers(last_call(a->peer), 200, "ok");
+    nothing_is_owed();
+    assert_int_equal(rig.npeers, 2);
+    mem_free(text);
+    tls_ctx_unref(tls);
+}
+
+EACH_PAIR(those_who_come_before_it_has_chosen_are_all_served)
+{
+    enum { N = 5 };
+    struct tls_ctx *tls = over_tls();
+    struct call *q[N];
+    for (int i = 0; i < N; i++)
+        q[i] = asks_for(client(), "POST", "hello");
+    assert_int_equal(fake_dials(rig.w), 1);
+    struct peer *o[N];
+    unsigned n = 0;
+    while (dials())
+        o[n++] = origin();
+    assert_int_equal(n, origin_is == H2 ? 1 : N);
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned k = 0; k < o[i]->ncalls; k++) {
+            has(&o[i]->calls[k], "data hello\n");
+            answers(&o[i]->calls[k], 200, "ok");
+        }
+    for (int i = 0; i < N; i++)
+        has(q[i], "data ok\nend\nclosed ok\n");
+    nothing_is_owed();
+    tls_ctx_unref(tls);
+}
+
+EACH_PAIR(over_tls_an_upgrade_is_http1s)
+{
+    struct tls_ctx *tls = over_tls();
+    struct peer *c = client();
+    asks_for(c, "GET", "");
+    answers(last_call(origin()), 200, "ok");
+    struct field fields[] = {{STR("sec-websocket-key"), STR("dGhlIHNhbXBsZSBub25jZQ==")},
+                             {STR("sec-websocket-version"), STR("13")}};
+    struct http_head head = {.method = STR("GET"),
+                             .scheme = STR("https"),
+                             .authority = STR("x"),
+                             .path = STR("/a/ws"),
+                             .protocol = STR("websocket"),
+                             .fields = fields,
+                             .nfields = 2,
+                             .length = -1};
+    enum version chosen = origin_is;
+    struct peer *other = client();
+    assert_non_null(peer_ask_head(other, &head, client_is == H1));
+    settle();
+    assert_true(dials() || client_is == H2); /* h2: the client may not know that it can */
+    if (dials()) {
+        assert_false(fake_dial_offers(fake_dial_first(rig.w), "h2"));
+        origin_is = H1;
+        has(last_call(origin()), "protocol=websocket");
+        origin_is = chosen;
+    }
+    tls_ctx_unref(tls);
+}
+
+/* Nothing of a request goes to who has not proved enough, on whatever connection. */
+EACH_PAIR(a_connection_that_may_not_carry_it_carries_nothing)
+{
+    struct tls_ctx *tls = over_tls();
+    struct peer *c = client();
+    rig.peer = WHY_IDENTITY;
+    struct call *q = asks_for(c, "POST", "secret");
+    struct peer *o = origin();
+    has(q, "502");
+    has(q, "identity in dial");
+    assert_int_equal(o->ncalls, 0);
+    assert_int_equal(idle_origins(), 1);
+    struct peer *c2 = client();
+    q = asks_for(c2, "POST", "secret");
+    has(q, "identity in request");
+    assert_int_equal(o->ncalls, 0);
+    rig.peer = WHY_OK;
+    q = asks_for(client(), "POST", "hello");
+    assert_false(dials());
+    has(last_call(o), "data hello\n");
+    rig.peer = WHY_IDENTITY; /* asked once, before it went */
+    answers(last_call(o), 200, "ok");
+    has(q, "data ok\nend\nclosed ok\n");
+    assert_int_equal(idle_origins(), 1);
+    tls_ctx_unref(tls);
+}
+
+EACH_PAIR(what_was_wrong_with_the_origins_tls_is_told)
+{
+    struct tls_ctx *tls = over_tls();
+    struct peer *c = client();
+    struct call *q = asks_for(c, "GET", "");
+    fake_dial_says(fake_dial_first(rig.w), "certificate has expired");
+    fake_dial_fail(fake_dial_first(rig.w), WHY_TLS, 0);
+    settle();
+    has(q, "tls in dial: certificate has expired");
+    q = asks_for(client(), "GET", "");
+    struct peer *o = origin(); /* and what is said only after the handshake */
+    fake_fault(o->far, "asks for a client certificate");
+    peer_break(o);
+    settle();
+    has(q, "502");
+    has(q, "tls in wait: asks for a client certificate");
+    tls_ctx_unref(tls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(over_tls_the_origin_chooses_and_bodies_pass),
+        cmocka_unit_test(those_who_come_before_it_has_chosen_are_all_served),
+        cmocka_unit_test(over_tls_an_upgrade_is_http1s),
+        cmocka_unit_test(a_connection_that_may_not_carry_it_carries_nothing),
+        cmocka_unit_test(what_was_wrong_with_the_origins_tls_is_told),
+        cmocka_unit_test(a_refused_upload_is_answered_and_then_stopped),
         cmocka_unit_test(a_request_and_its_answer_pass),
         cmocka_unit_test(big_bodies_pass_both_ways),
         cmocka_unit_test(a_reader_that_stops_holds_up_the_writer_and_nobody_else),

@@ -151,6 +151,8 @@ static void begin_closing(struct conn *c, enum fake_end end, enum why why)
 
 static enum why gone(const struct conn *c)
 {
+    if (c->info.fault.n > 0)
+        return WHY_TLS;
     return c->info.listener ? WHY_CLIENT_GONE : WHY_ORIGIN_GONE;
 }
 
@@ -428,6 +430,11 @@ void fake_tls(struct conn *c, const char *alpn, const char *sni)
     c->info.tls = true;
     c->info.alpn = str_of(alpn);
     c->info.sni = str_of(sni);
+}
+
+void fake_fault(struct conn *c, const char *text)
+{
+    c->info.fault = str_of(text);
 }
 
 bool fake_secured(const struct conn *c)

@@ -53,6 +53,8 @@ void fake_surplus(struct conn *c);
 /* TLS is up, with this protocol ("h2", "http/1.1", or NULL: none) and, where it came in, this name
  * (or NULL); bytes stay plain.  The texts must outlive c. */
 void fake_tls(struct conn *c, const char *alpn, const char *sni);
+/* TLS has failed, with this text (static): the next error is its end. */
+void fake_fault(struct conn *c, const char *text);
 /* Has conn_secure() been called?  TLS is then up, and ready() told, in the next turn, with what
  * fake_tls() has said before or nothing. */
 bool fake_secured(const struct conn *c);

@@ -22,6 +22,9 @@ struct dial {
     void (*done)(void *user, struct conn *c, enum why why);
     void *user;
     uint16_t port;
+    struct tls_ctx *tls;
+    bool tls_h2;
+    struct str fault;
     size_t host_n;
     char host[];
 };
@@ -79,6 +82,8 @@ struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t tim
     d->done = done;
     d->user = user;
     d->port = to->port;
+    d->tls = to->tls;
+    d->tls_h2 = to->tls_h2;
     d->host_n = to->host.n;
     memcpy(d->host, to->host.p, to->host.n);
     list_init(&d->link);
@@ -98,6 +103,11 @@ int dial_errno(const struct dial *d)
     return d->err;
 }
 
+struct str dial_fault(const struct dial *d)
+{
+    return d->fault;
+}
+
 unsigned fake_dials(const struct worker *w)
 {
     const struct dials *all = dials_of(w);
@@ -115,7 +125,17 @@ struct str fake_dial_host(const struct dial *d)
     return (struct str){d->host, d->host_n};
 }
 
+bool fake_dial_offers(const struct dial *d, const char *alpn)
+{
+    return d->tls && (d->tls_h2 || strcmp(alpn, "h2") != 0);
+}
+
 struct conn *fake_dial_up(struct dial *d)
+{
+    return fake_dial_up_as(d, NULL);
+}
+
+struct conn *fake_dial_up_as(struct dial *d, const char *alpn)
 {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons(d->port), .sin_addr.s_addr = htonl(0x0a000001)};
@@ -125,8 +145,16 @@ struct conn *fake_dial_up(struct dial *d)
         return NULL;
     }
     struct conn *c = fake_new(d->w, false);
+    assert(!alpn || fake_dial_offers(d, alpn));
+    if (d->tls)
+        fake_tls(c, alpn, NULL);
     finish(d, c, WHY_OK);
     return c;
+}
+
+void fake_dial_says(struct dial *d, const char *fault)
+{
+    d->fault = str_of(fault);
 }
 
 void fake_dial_fail(struct dial *d, enum why why, int error)

@@ -16,8 +16,14 @@ unsigned fake_dials(const struct worker *w);
 struct dial *fake_dial_first(const struct worker *w);
 /* Where to. */
 struct str fake_dial_host(const struct dial *d);
-/* It is answered: with a connection, or NULL if allow() said no. */
+/* It is answered: with a connection, or NULL if allow() said no; where it asked for TLS that is up,
+ * with this protocol (NULL: none). */
 struct conn *fake_dial_up(struct dial *d);
+struct conn *fake_dial_up_as(struct dial *d, const char *alpn);
+/* Does it ask for TLS and offer this protocol? */
+bool fake_dial_offers(const struct dial *d, const char *alpn);
+/* What dial_fault() will say, static. */
+void fake_dial_says(struct dial *d, const char *fault);
 void fake_dial_fail(struct dial *d, enum why why, int error);
 
 /* A listener with n connections in its queue; they are accepted when it stops. */

@@ -77,7 +77,7 @@ void peer_origin(struct peer *p, struct rig *r, enum version version, unsigned m
 {
     *p = (struct peer){.rig = r, .version = version, .origin = true, .limits = peer_limits};
     p->limits.max_streams = max_streams;
-    p->far = rig_origin(r);
+    p->far = rig_origin_as(r, version == H2 ? "h2" : "http/1.1");
     assert(p->far);
     start(p);
 }

@@ -55,7 +55,9 @@ static char *text_of(BIO *b)
 struct pki_cert *pki_new(const struct pki_wish *wish, const struct pki_cert *issuer)
 {
     struct pki_cert *c = mem_new(sizeof *c);
-    c->key = make_key(wish->key);
+    c->key = wish->key_of ? wish->key_of->key : make_key(wish->key);
+    if (wish->key_of)
+        EVP_PKEY_up_ref(c->key);
     X509 *x = c->cert = X509_new();
     X509 *by = issuer ? issuer->cert : x;
     struct timespec now;
@@ -71,8 +73,11 @@ struct pki_cert *pki_new(const struct pki_wish *wish, const struct pki_cert *iss
     add_extension(x, by, NID_basic_constraints, wish->authority ? "critical,CA:TRUE" : "CA:FALSE");
     if (wish->names)
         add_extension(x, by, NID_subject_alt_name, wish->names);
+    if (wish->purpose)
+        add_extension(x, by, NID_ext_key_usage, wish->purpose);
     EVP_PKEY *with = issuer ? issuer->key : c->key;
-    int n = X509_sign(x, with, EVP_PKEY_is_a(with, "ED25519") ? NULL : EVP_sha256());
+    const EVP_MD *md = wish->sha1 ? EVP_sha1() : EVP_sha256();
+    int n = X509_sign(x, with, EVP_PKEY_is_a(with, "ED25519") ? NULL : md);
     assert(n > 0);
     BIO *b = BIO_new(BIO_s_mem());
     PEM_write_bio_X509(b, x);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+struct pki_cert;
 enum pki_key { PKI_P256, PKI_P384, PKI_RSA2048, PKI_RSA1024, PKI_ED25519 };
 
 struct pki_wish {
@@ -13,6 +14,9 @@ struct pki_wish {
     enum pki_key key;
     long from_s, to_s; /* from now on; both 0: an hour ago to tomorrow */
     bool authority;
+    const char *purpose;           /* extended key usage, e.g. "clientAuth"; NULL: any */
+    bool sha1;                     /* signed with SHA-1 */
+    const struct pki_cert *key_of; /* the key of that one, in place of one of its own */
 };
 struct pki_cert {
     X509 *cert;

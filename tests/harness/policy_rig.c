@@ -15,11 +15,12 @@
 
 #include "base/text.h"
 #include "conf/sources.h"
+#include "egress/intercept/passlist.h"
 #include "net/listen.h"
 
 enum { PATIENCE_MS = 5000 };
 
-static uint64_t now_ms(void)
+uint64_t rig_now_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -33,13 +34,13 @@ static void nap(void)
 
 void rig_run(struct policy_rig *r, unsigned ms)
 {
-    for (uint64_t end = now_ms() + ms; now_ms() < end; nap())
+    for (uint64_t end = rig_now_ms() + ms; rig_now_ms() < end; nap())
         worker_turn(r->w);
 }
 
 bool rig_until(struct policy_rig *r, bool (*done)(void *user), void *user)
 {
-    for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end; nap()) {
+    for (uint64_t end = rig_now_ms() + PATIENCE_MS; rig_now_ms() < end; nap()) {
         worker_turn(r->w);
         if (done(user))
             return true;
@@ -72,7 +73,7 @@ static void on_post(struct worker *w, struct post *p)
     rig_kernel_speak(r, !fails ? 0 : k->error ? k->error : -EINVAL);
 }
 
-static void kernel(void *user, const struct policy *old, const struct policy *fresh,
+static void kernel(void *user, const struct egress_view *old, const struct egress_view *fresh,
                    void (*done)(void *arg, int error), void *arg)
 {
     struct policy_rig *r = user;
@@ -80,7 +81,7 @@ static void kernel(void *user, const struct policy *old, const struct policy *fr
     assert(!k->done && fresh);
     k->applies++;
     k->asked_blind = old == NULL;
-    k->fresh = fresh;
+    k->fresh = fresh->policy;
     k->done = done;
     k->arg = arg;
     k->post.run = on_post;
@@ -120,7 +121,14 @@ static const char *not_enforced(void *user)
 
 static bool interception_ready(void *user)
 {
-    return ((struct policy_rig *)user)->interception_ready;
+    const struct policy_rig *r = user;
+    return r->interception_ready && rig_now_ms() >= r->ready_at_ms;
+}
+
+static bool passed(void *user, struct str host)
+{
+    const struct policy_rig *r = user;
+    return r->passlist && passlist_covers(r->passlist, host);
 }
 
 static void updated(void *user, const struct api_update *u)
@@ -144,6 +152,7 @@ void rig_init(struct policy_rig *r, const char *(*getenv_of)(const char *name))
         abort();
     snprintf(r->file, sizeof r->file, "%s/policy.json", r->folder);
     r->w = worker_new(0);
+    worker_private(r->w);
     r->interception_ready = true;
     bool good = conf_load(&egress_schema, &in, &r->a, &r->set, &action, &error) &&
                 egress_settings_check(&r->set, &r->a, &error);
@@ -154,9 +163,17 @@ void rig_init(struct policy_rig *r, const char *(*getenv_of)(const char *name))
     r->kernel.present = r->set.mode == EGRESS_DNS_NFT;
 }
 
-static bool start_listener(struct policy_rig *r, const struct api_host *host, struct str *ret_error)
+static bool start_listener(struct policy_rig *r, struct str *ret_error)
 {
     union addr any = {.v6 = {.sin6_family = AF_INET6}}, bound;
+    struct api_host host = {.set = &r->set,
+                            .changes = r->changes,
+                            .decisions = r->decisions,
+                            .not_enforced = not_enforced,
+                            .interception_ready = interception_ready,
+                            .passed = passed,
+                            .updated = updated,
+                            .user = r};
     int fd = listen_bind(&any.sa, &bound, &r->a, ret_error);
     if (fd < 0) {
         any = (union addr){.v4 = {.sin_family = AF_INET}};
@@ -165,8 +182,17 @@ static bool start_listener(struct policy_rig *r, const struct api_host *host, st
     if (fd < 0)
         return false;
     r->port = addr_port(&bound.sa);
-    r->api = api_start(r->w, fd, host);
+    r->api = api_start(r->w, fd, &host);
     return true;
+}
+
+void rig_restart(struct policy_rig *r)
+{
+    struct str error;
+    api_stop(r->api);
+    rig_run(r, 5);
+    bool good = start_listener(r, &error);
+    assert(good);
 }
 
 bool rig_start(struct policy_rig *r, const struct document *user, struct str *ret_error)
@@ -185,6 +211,11 @@ bool rig_start(struct policy_rig *r, const struct document *user, struct str *re
     if (!good)
         return false;
     document_done(&d);
+    if (r->vault || r->lost) {
+        struct egress_view *bare = first;
+        first = r->vault ? view_with_vault(bare, r->vault) : view_with_lost(bare, r->lost);
+        view_unref(bare);
+    }
     r->snap = view_snapshot(&r->set.core, first);
     worker_adopt(r->w, r->snap);
     r->store = policy_store_new(r->w, r->set.policy_file);
@@ -200,15 +231,58 @@ bool rig_start(struct policy_rig *r, const struct document *user, struct str *re
                                .user = r};
     r->changes = changes_new(&host, first);
     view_unref(first);
-    struct api_host api = {.set = &r->set,
-                           .changes = r->changes,
-                           .decisions = r->decisions,
-                           .not_enforced = not_enforced,
-                           .interception_ready = interception_ready,
-                           .vault_allows = r->vault_allows,
-                           .updated = updated,
-                           .user = r};
-    return start_listener(r, &api, ret_error);
+    return start_listener(r, ret_error);
+}
+
+/* ---- changes of the test's own */
+
+struct forced {
+    struct change change;
+    const struct document *user;
+    const struct always_lists *lists;
+    bool over;
+    int status;
+};
+
+static struct egress_view *forced_view(struct change *c, const struct egress_view *now,
+                                       struct change_answer *ret)
+{
+    struct forced *f = container_of(c, struct forced, change);
+    (void)ret;
+    return f->user ? view_with_user(now, f->user) : view_with_always(now, f->lists);
+}
+
+static void on_forced(struct change *c, const struct change_answer *answer,
+                      const struct egress_view *now)
+{
+    struct forced *f = container_of(c, struct forced, change);
+    (void)now;
+    f->status = answer->status;
+    f->over = true;
+}
+
+static bool is_forced(void *user)
+{
+    return ((struct forced *)user)->over;
+}
+
+static bool force(struct policy_rig *r, struct forced *f)
+{
+    f->change = (struct change){.candidate = forced_view, .done = on_forced, .addresses = true};
+    change_submit(r->changes, &f->change);
+    bool over = rig_until(r, is_forced, f);
+    assert(over);
+    return f->status == 200;
+}
+
+bool rig_policy(struct policy_rig *r, const struct document *user)
+{
+    return force(r, &(struct forced){.user = user});
+}
+
+bool rig_lists(struct policy_rig *r, const struct always_lists *lists)
+{
+    return force(r, &(struct forced){.lists = lists});
 }
 
 static bool is_quiet(void *user)
@@ -272,7 +346,7 @@ int rig_connect(struct policy_rig *r, const char *from)
 
 void rig_send(struct policy_rig *r, int fd, struct str bytes)
 {
-    for (uint64_t end = now_ms() + PATIENCE_MS; bytes.n && now_ms() < end;) {
+    for (uint64_t end = rig_now_ms() + PATIENCE_MS; bytes.n && rig_now_ms() < end;) {
         ssize_t n = send(fd, bytes.p, bytes.n, MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN)
             return; /* refused early */
@@ -328,7 +402,7 @@ struct rig_answer rig_read(struct policy_rig *r, int fd, bool head_only, struct 
     struct rig_answer answer = {0, STR_NONE, STR_NONE};
     size_t n = 0, room = 65536;
     char *bytes = arena_get(a, room);
-    for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end;) {
+    for (uint64_t end = rig_now_ms() + PATIENCE_MS; rig_now_ms() < end;) {
         worker_turn(r->w);
         if (n == room) {
             char *more = arena_get(a, 2 * room);

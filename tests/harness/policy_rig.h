@@ -40,8 +40,11 @@ struct policy_rig {
     bool unsure;
     const char *not_enforced;
     bool interception_ready;
-    bool (*vault_allows)(void *user, const struct policy *p, char *text, size_t room);
-    unsigned updates; /* told by the API */
+    const struct vault *vault;       /* of rig_start(); the caller's */
+    const struct lost *lost;         /* likewise */
+    const struct passlist *passlist; /* the caller's */
+    uint64_t ready_at_ms;            /* interception_ready() says no until then */
+    unsigned updates;                /* told by the API */
     int update_status;
     char folder[64], file[96];
 };
@@ -56,9 +59,15 @@ void rig_init(struct policy_rig *r, const char *(*getenv)(const char *name));
 /* The policy in force (NULL: the one that a start would have), rule files from r->folder, the API
  * on a free port of all addresses.  False: what a start says; *ret_error lies in r->a. */
 bool rig_start(struct policy_rig *r, const struct document *user, struct str *ret_error);
+/* Another API, for settings that are read at its start; all else stays. */
+void rig_restart(struct policy_rig *r);
+/* Another user policy, or other lists, comes into force, whatever they are; false: it did not. */
+bool rig_policy(struct policy_rig *r, const struct document *user);
+bool rig_lists(struct policy_rig *r, const struct always_lists *lists);
 /* Everything ends; the folder is taken away. */
 void rig_stop(struct policy_rig *r);
 
+uint64_t rig_now_ms(void);
 /* Turns the worker for so long. */
 void rig_run(struct policy_rig *r, unsigned ms);
 /* Turns it until done(user) or 5 s are over; says which. */

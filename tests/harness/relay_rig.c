@@ -67,6 +67,27 @@ void events_connection(struct events *e, const struct event_connection *c)
     pthread_mutex_unlock(&r->lock);
 }
 
+static const char *decision_text(enum credential_decision d)
+{
+    static const char *const texts[] = {[CREDENTIAL_NO_MATCH] = "no match",
+                                        [CREDENTIAL_INJECTED] = "injected",
+                                        [CREDENTIAL_DENIED] = "denied",
+                                        [CREDENTIAL_AMBIGUOUS] = "ambiguous",
+                                        [CREDENTIAL_MISMATCH] = "mismatch"};
+    return texts[d];
+}
+
+/* "injected BINDING HOST STATUS" */
+void events_credential(struct events *e, const struct event_credential *c)
+{
+    struct relay_rig *r = (struct relay_rig *)(void *)e;
+    pthread_mutex_lock(&r->lock);
+    size_t n = strlen(r->events);
+    snprintf(r->events + n, sizeof r->events - n, "%s %.*s %.*s %d\n", decision_text(c->decision),
+             STR_ARG(c->binding), STR_ARG(c->host), c->status);
+    pthread_mutex_unlock(&r->lock);
+}
+
 static void wait_for(bool (*done)(struct relay_rig *r, const void *arg), struct relay_rig *r,
                      const void *arg, const char *what)
 {

@@ -77,10 +77,11 @@ static void decide_tunnel(const struct facts *f, struct verdict *v)
                           .to = {.host = host, .port = 443},
                           .pool = host,
                           .raw = true,
-                          .look = str_starts(host, STR("look"))};
+                          .look = str_starts(host, STR("look")) || str_starts(host, STR("late")),
+                          .late = str_starts(host, STR("late"))};
 }
 
-static void decide(const struct facts *f, struct arena *a, struct verdict *v)
+static void decide_on(const struct facts *f, struct arena *a, struct verdict *v)
 {
     if (str_eq(f->head->method, STR("CONNECT"))) {
         decide_tunnel(f, v);
@@ -111,6 +112,45 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
     v->to = (struct dial_to){.host = host, .port = 80};
     v->pool = pool;
     v->h2 = pool.n > 1 && pool.p[pool.n - 1] == '2';
+    v->to.tls = the_rig->tls;
+    v->any = the_rig->tls != NULL;
+    v->hold = the_rig->hold;
+}
+
+static void decide(const struct facts *f, struct arena *a, struct verdict *v)
+{
+    decide_on(f, a, v);
+    v->note = mem_new(1);
+}
+
+static enum why peer(const struct facts *f, const struct verdict *v, const struct conn_info *origin)
+{
+    assert(f->snap && f->origin == origin->peer && f->origin_info == origin);
+    assert(v->act == ACT_FORWARD && v->note);
+    the_rig->npeers++;
+    return the_rig->peer;
+}
+
+static void held(const struct facts *f, struct verdict *v, struct buf *body, bool whole,
+                 struct arena *a)
+{
+    assert(f->client && !f->origin && v->hold > 0);
+    if (the_rig->held)
+        the_rig->held(the_rig, v, body, whole, a);
+}
+
+static const struct http_head *marked(const struct http_head *h, struct arena *a)
+{
+    struct http_head *out = head_copy(h, 1, a);
+    head_add(out, STR("x-gate"), STR("1"));
+    return out;
+}
+
+static const struct http_head *trailers(const struct facts *f, const struct verdict *v,
+                                        const struct http_head *h, bool request, struct arena *a)
+{
+    assert(f->snap && v->note && (request || f->client));
+    return the_rig->marks ? marked(h, a) : h;
 }
 
 static enum why allow_addr(const struct facts *f, const struct verdict *v,
@@ -121,14 +161,23 @@ static enum why allow_addr(const struct facts *f, const struct verdict *v,
     return str_eq(v->to.host, STR("denied")) ? WHY_DENIED : WHY_OK;
 }
 
-static struct http_head *answer(const struct facts *f, const struct verdict *v,
-                                const struct http_head *head, struct arena *a)
+static enum why answer(const struct facts *f, const struct verdict *v, const struct http_head *head,
+                       bool end, struct arena *a, struct answer *ret)
 {
-    (void)v;
-    assert(f->http_date.n > 0);
-    struct http_head *out = head_copy(head, 1, a);
-    head_add(out, STR("x-gate"), STR("1"));
-    return out;
+    assert(v->note && f->http_date.n > 0 && f->origin && f->origin_info);
+    if (head->status == the_rig->unwanted)
+        return WHY_IDENTITY;
+    bool interim = head->status < 200 && head->protocol.n == 0;
+    ret->head = interim && !the_rig->marks ? head : marked(head, a);
+    if (interim || end || head->protocol.n > 0 || !the_rig->filter)
+        return WHY_OK;
+    ret->filter = the_rig->filter(the_rig, head);
+    if (ret->filter) {
+        struct http_head *out = head_copy(ret->head, 0, a);
+        out->length = -1;
+        ret->head = out;
+    }
+    return WHY_OK;
 }
 
 static int status_of(enum why why)
@@ -147,12 +196,12 @@ static int status_of(enum why why)
 static void failed(const struct facts *f, enum why why, enum stage stage,
                    const struct http_fault *fault, struct arena *a, struct verdict *ret)
 {
-    static const char *const stages[] = {"request", "dial", "wait"};
-    (void)f;
+    static const char *const stages[] = {"request", "dial", "wait", "answer"};
     ret->status = fault ? fault->status : status_of(why);
     ret->code = str_of(why_text(why));
-    ret->message =
-        fault ? str_of(fault->text) : arena_printf(a, "%s in %s", why_text(why), stages[stage]);
+    ret->message = fault ? str_of(fault->text)
+                         : arena_printf(a, "%s in %s%s%.*s", why_text(why), stages[stage],
+                                        f->fault.n ? ": " : "", STR_ARG(f->fault));
 }
 
 static void describe(const struct facts *f, const struct verdict *v, struct log_line *l)
@@ -166,7 +215,7 @@ static enum glance look(const struct facts *f, const struct verdict *v, const st
                         bool late, struct arena *a)
 {
     char word[5];
-    assert(f->client && f->origin && v->look);
+    assert(f->client && v->look && (v->late ? !f->origin : f->origin != NULL));
     the_rig->nlooks++;
     arena_get(a, 100000); /* each look may cost this much */
     if (late && bytes->len == 0)
@@ -221,11 +270,23 @@ static void dialled(struct worker *w, const struct verdict *v, enum why why, int
                tunnel ? " tunnel" : "");
 }
 
+static void over(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
+                 int status)
+{
+    assert(rig_of(w) == the_rig && !f->client && !f->origin && v->note);
+    assert(status < 600 && why < WHYS);
+    mem_free((void *)(uintptr_t)v->note);
+}
+
 static const struct gate rig_gate = {
     .begin = begin,
     .decide = decide,
     .allow_addr = allow_addr,
     .answer = answer,
+    .peer = peer,
+    .held = held,
+    .trailers = trailers,
+    .over = over,
     .failed = failed,
     .describe = describe,
     .look = look,
@@ -329,8 +390,14 @@ struct conn *rig_surplus(struct rig *r)
 
 struct conn *rig_origin(struct rig *r)
 {
+    return rig_origin_as(r, NULL);
+}
+
+struct conn *rig_origin_as(struct rig *r, const char *alpn)
+{
     struct dial *d = fake_dial_first(r->w);
-    struct conn *c = d ? fake_dial_up(d) : NULL;
+    bool tls = d && fake_dial_offers(d, "http/1.1");
+    struct conn *c = d ? fake_dial_up_as(d, tls ? alpn : NULL) : NULL;
     if (c)
         rig_keep(r, c);
     fake_settle(r->w);

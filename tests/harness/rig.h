@@ -10,8 +10,11 @@
  * CONNECT to "refuse:…" is refused, to any other host forwarded as bytes in the pool of that name;
  * of a host that begins with "look" the first word is looked at, which ends with a blank: "pass",
  * "take", "more" (for ever) or "slow" (until it is late), anything else is refused; silence passes.
- * Of taken connections each request is decided as ever.  rig.banned is the host to which nothing
- * may go any more. */
+ * Of taken connections each request is decided as ever.  A host that begins with "late" is the
+ * same, but dialled only after the look.  rig.banned is the host to which nothing may go any more.
+ *
+ * Each judged exchange has a note on the heap, which goes with gate->over().  What else the gate
+ * may do to an exchange a test asks for by the members below. */
 #ifndef HARNESS_RIG_H
 #define HARNESS_RIG_H
 
@@ -30,6 +33,15 @@ struct rig {
     struct begin begin; /* of the next clients */
     const char *banned; /* recheck: nothing goes there any more; NULL: all may */
     unsigned nlooks, nrechecks;
+    struct tls_ctx *tls; /* requests go over TLS, in the version that the origin chooses */
+    enum why peer;       /* what is said of any connection to an origin */
+    unsigned npeers;
+    int unwanted; /* heads of this status are not wanted: WHY_IDENTITY */
+    bool marks;   /* trailers and interim heads get the field "x-gate: 1", too */
+    /* A filter for this answer, whose length is not known then; NULL: none. */
+    struct filter *(*filter)(struct rig *r, const struct http_head *head);
+    size_t hold; /* of bodies */
+    void (*held)(struct rig *r, struct verdict *v, struct buf *body, bool whole, struct arena *a);
     enum proxy_taken take_as;
     bool quiet; /* the texts are not kept */
     void (*on_line)(struct rig *r, struct str line);
@@ -54,6 +66,8 @@ struct conn *rig_surplus(struct rig *r);
 struct conn *rig_conn(struct rig *r);
 /* The dial that has waited longest comes up; NULL: none waits, or its address is not allowed. */
 struct conn *rig_origin(struct rig *r);
+/* The same, with this protocol where it asks for TLS. */
+struct conn *rig_origin_as(struct rig *r, const char *alpn);
 /* The rig frees it at the end. */
 void rig_keep(struct rig *r, struct conn *c);
 /* Exchanges in progress. */

@@ -26,10 +26,8 @@ static void on_message(int ours, int version, int type, const void *p, size_t n,
         peer->longest = length;
 }
 
-void tls_peer_init(struct tls_peer *p, SSL_CTX *ctx, int fd, bool server)
+static void begin(struct tls_peer *p, SSL_CTX *ctx, bool server)
 {
-    *p = (struct tls_peer){.fd = fd};
-    fcntl(fd, F_SETFL, O_NONBLOCK);
     p->ssl = SSL_new(ctx);
     p->from_us = BIO_new(BIO_s_mem());
     p->to_us = BIO_new(BIO_s_mem());
@@ -41,6 +39,19 @@ void tls_peer_init(struct tls_peer *p, SSL_CTX *ctx, int fd, bool server)
         SSL_set_accept_state(p->ssl);
     else
         SSL_set_connect_state(p->ssl);
+}
+
+void tls_peer_init(struct tls_peer *p, SSL_CTX *ctx, int fd, bool server)
+{
+    *p = (struct tls_peer){.fd = fd};
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    begin(p, ctx, server);
+}
+
+void tls_peer_inside(struct tls_peer *p, SSL_CTX *ctx, struct tls_peer *around, bool server)
+{
+    *p = (struct tls_peer){.fd = -1, .around = around};
+    begin(p, ctx, server);
 }
 
 /* True: done; a failure is noted. */
@@ -66,7 +77,13 @@ static void send_some(struct tls_peer *p)
         return;
     if (p->trickle && (size_t)n > p->trickle)
         n = (long)p->trickle;
-    ssize_t sent = send(p->fd, bytes, (size_t)n, MSG_NOSIGNAL);
+    ssize_t sent = n;
+    if (!p->around)
+        sent = send(p->fd, bytes, (size_t)n, MSG_NOSIGNAL);
+    else if (p->around->up)
+        tls_peer_say(p->around, bytes, (size_t)n);
+    else
+        return;
     if (sent < 0 && errno != EAGAIN)
         p->lost = true;
     char sink[4096];
@@ -82,6 +99,13 @@ static void receive_some(struct tls_peer *p)
     char bytes[16384];
     if (p->hold)
         return;
+    if (p->around) {
+        int got = tls_peer_hear(p->around, bytes, sizeof bytes);
+        if (got > 0)
+            BIO_write(p->from_us, bytes, got);
+        p->eof |= got < 0;
+        return;
+    }
     ssize_t n = recv(p->fd, bytes, sizeof bytes, 0);
     if (n > 0)
         BIO_write(p->from_us, bytes, (int)n);
@@ -93,6 +117,8 @@ static void receive_some(struct tls_peer *p)
 
 void tls_peer_turn(struct tls_peer *p)
 {
+    if (p->around)
+        tls_peer_turn(p->around);
     receive_some(p);
     ERR_clear_error();
     if (!p->up && !p->error && went_well(p, SSL_do_handshake(p->ssl)))

@@ -15,14 +15,17 @@ struct tls_peer {
     bool up;        /* the handshake is done */
     int error;      /* of SSL_get_error(), when it failed */
     unsigned long reason;
-    unsigned records; /* of application data that came */
-    size_t longest;   /* of them */
-    bool eof, lost;   /* of the socket: FIN, error */
-    bool hold;        /* does not read the socket */
+    unsigned records;        /* of application data that came */
+    size_t longest;          /* of them */
+    bool eof, lost;          /* of the socket: FIN, error */
+    bool hold;               /* does not read the socket */
+    struct tls_peer *around; /* carries this one, in place of a socket */
 };
 
 /* Takes the socket over. */
 void tls_peer_init(struct tls_peer *p, SSL_CTX *ctx, int fd, bool server);
+/* Inside another one, which is turned with this one. */
+void tls_peer_inside(struct tls_peer *p, SSL_CTX *ctx, struct tls_peer *around, bool server);
 /* One step: what can be moved without waiting, and the handshake. */
 void tls_peer_turn(struct tls_peer *p);
 /* Encrypts; leaves with the next turns. */

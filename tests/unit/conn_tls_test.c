@@ -884,6 +884,30 @@ static void a_ticket_outlives_two_turns_of_the_keys_and_is_renewed(void **state)
     }
 }
 
+/* RFC 8446 appendix C.4: a client uses it once. */
+static void a_client_of_1_3_that_has_used_its_ticket_gets_another(void **state)
+{
+    (void)state;
+    struct tls_tickets *t = tls_tickets_new();
+    struct tls_ctx *ctx = server_ctx(&(struct wish){.tickets = t});
+    struct visit v = {ctx, "a.test", NULL, TLS1_3_VERSION};
+    SSL_SESSION *s = NULL;
+    uint8_t first[1024];
+    const uint8_t *ticket;
+    size_t n, first_n;
+    assert_false(visit(&v, &s));
+    SSL_SESSION_get0_ticket(s, &ticket, &first_n);
+    assert_true(first_n <= sizeof first);
+    memcpy(first, ticket, first_n);
+    assert_true(visit(&v, &s));
+    SSL_SESSION_get0_ticket(s, &ticket, &n);
+    assert_true(n != first_n || memcmp(ticket, first, n) != 0);
+    assert_true(visit(&v, &s));
+    SSL_SESSION_free(s);
+    tls_ctx_unref(ctx);
+    tls_tickets_unref(t);
+}
+
 /* A client that writes its last message and its request apart waits in between for a packet of ours
  * (Nagle): for as long as our kernel delays acknowledgements, if we had nothing to say. */
 static void the_ticket_leaves_with_the_handshake(void **state)
@@ -1483,6 +1507,7 @@ int main(void)
         cmocka_unit_test(clients_without_a_certificate_of_ours_stay_outside),
         cmocka_unit_test(a_ticket_is_good_where_it_should_be_and_nowhere_else),
         cmocka_unit_test(a_ticket_outlives_two_turns_of_the_keys_and_is_renewed),
+        cmocka_unit_test(a_client_of_1_3_that_has_used_its_ticket_gets_another),
         cmocka_unit_test(the_ticket_leaves_with_the_handshake),
         cmocka_unit_test(half_close_works_both_ways),
         cmocka_unit_test(a_fin_without_close_notify_is_a_loss),

@@ -30,6 +30,9 @@ struct rig {
     struct replier parent;
     const char *answer; /* of the parent; NULL: none */
     bool hang_up;
+    SSL_CTX *inner_ctx; /* not NULL: the parent answers and the target speaks TLS */
+    struct tls_peer inner;
+    struct call_in *taken; /* the call it goes through */
     /* what came of it */
     struct dial *dial;
     struct conn *conn;
@@ -37,6 +40,7 @@ struct rig {
     enum why why;
     int status, error;
     unsigned allowed;
+    char fault[80], verified[32], alpn[16];
     char got[256];
     struct buf out;
 };
@@ -48,6 +52,14 @@ static void on_call(void *user, struct call_in *c)
         replier_say(c, rig->answer);
     if (rig->hang_up)
         replier_hang_up(c);
+    if (!rig->inner_ctx)
+        return;
+    if (c->tls)
+        tls_peer_inside(&rig->inner, rig->inner_ctx, &c->peer, true);
+    else
+        tls_peer_init(&rig->inner, rig->inner_ctx, c->fd, true);
+    rig->taken = c;
+    c->fd = -1; /* is not the replier's any more */
 }
 
 static void rig_init(struct rig *r, SSL_CTX *ctx)
@@ -63,6 +75,8 @@ static void turn(struct rig *r)
 {
     worker_turn(r->w);
     replier_step(&r->parent);
+    if (r->inner.ssl)
+        tls_peer_turn(&r->inner);
     poll(NULL, 0, 1);
 }
 
@@ -73,6 +87,10 @@ static void rig_done(struct rig *r)
     for (int i = 0; i < 5; i++)
         turn(r);
     buf_clear(&r->out);
+    if (r->inner.ssl)
+        tls_peer_done(&r->inner);
+    if (r->taken && r->taken->tls)
+        tls_peer_done(&r->taken->peer);
     replier_stop(&r->parent);
     names_free(r->names);
     worker_free(r->w);
@@ -133,6 +151,11 @@ static void done(void *user, struct conn *c, enum why why)
     r->conn = c;
     r->status = dial_status(r->dial);
     r->error = dial_errno(r->dial);
+    snprintf(r->fault, sizeof r->fault, "%.*s", STR_ARG(dial_fault(r->dial)));
+    if (c) {
+        snprintf(r->verified, sizeof r->verified, "%.*s", STR_ARG(conn_info(c)->verified));
+        snprintf(r->alpn, sizeof r->alpn, "%.*s", STR_ARG(conn_info(c)->alpn));
+    }
     if (c)
         conn_attach(c, &owner, r);
 }
@@ -150,7 +173,8 @@ static void the_host_is_asked_of_the_names_that_are_given(void **state)
     struct rig r;
     (void)state;
     rig_init(&r, NULL);
-    dial(&r, &(struct dial_to){STR("origin.test"), r.parent.port, r.names, NULL});
+    dial(&r,
+         &(struct dial_to){.host = STR("origin.test"), .port = r.parent.port, .names = r.names});
     until(&r, r.told);
     assert_int_equal(r.why, WHY_OK);
     assert_string_equal(r.list.asked, "origin.test ");
@@ -177,7 +201,8 @@ static void an_address_that_is_not_allowed_is_not_called(void **state)
     (void)state;
     rig_init(&r, NULL);
     r.denies = true;
-    dial(&r, &(struct dial_to){STR("origin.test"), r.parent.port, r.names, NULL});
+    dial(&r,
+         &(struct dial_to){.host = STR("origin.test"), .port = r.parent.port, .names = r.names});
     until(&r, r.told);
     assert_int_equal(r.why, WHY_DENIED);
     for (int i = 0; i < 5; i++)
@@ -212,7 +237,8 @@ static void each_socket_is_prepared_and_without_that_there_is_no_connection(void
         struct rig r;
         rig_init(&r, NULL);
         dial_prepare(r.w, &(struct prepare){on_prepare, &p});
-        dial(&r, &(struct dial_to){STR("127.0.0.1"), r.parent.port, r.names, NULL});
+        dial(&r,
+             &(struct dial_to){.host = STR("127.0.0.1"), .port = r.parent.port, .names = r.names});
         until(&r, r.told);
         assert_int_equal(r.why, i ? WHY_DIAL : WHY_OK);
         assert_int_equal(r.error, -results[i]);
@@ -490,6 +516,251 @@ static void a_parent_over_tls_must_prove_itself(void **state)
     pki_free(root);
 }
 
+/* ---- TLS to the target */
+
+static struct {
+    struct pki_cert *root, *a, *b;
+} pki;
+
+static int make_pki(void **state)
+{
+    (void)state;
+    pki.root = pki_new(&(struct pki_wish){.cn = "root", .authority = true}, NULL);
+    pki.a = pki_new(&(struct pki_wish){.cn = "a", .names = "DNS:a.test,IP:127.0.0.1"}, pki.root);
+    pki.b = pki_new(&(struct pki_wish){.cn = "b", .names = "DNS:origin.test"}, pki.root);
+    return 0;
+}
+
+static int free_pki(void **state)
+{
+    (void)state;
+    pki_free(pki.a);
+    pki_free(pki.b);
+    pki_free(pki.root);
+    return 0;
+}
+
+static int choose_h2(SSL *ssl, const uint8_t **ret, uint8_t *n, const uint8_t *list, unsigned len,
+                     void *user)
+{
+    static const uint8_t wish[] = "\2h2\10http/1.1";
+    (void)ssl;
+    (void)user;
+    return SSL_select_next_proto((uint8_t **)(uintptr_t)ret, n, wish, sizeof wish - 1, list, len) ==
+                   OPENSSL_NPN_NEGOTIATED
+               ? SSL_TLSEXT_ERR_OK
+               : SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+static SSL_CTX *server(const struct pki_cert *leaf)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    SSL_CTX_set_alpn_select_cb(ctx, choose_h2, NULL);
+    assert_int_equal(SSL_CTX_use_certificate(ctx, leaf->cert), 1);
+    assert_int_equal(SSL_CTX_use_PrivateKey(ctx, leaf->key), 1);
+    return ctx;
+}
+
+static struct tls_ctx *client(void)
+{
+    struct arena a;
+    struct str error;
+    arena_init(&a, NULL, 0);
+    struct tls_ctx *tls =
+        tls_client_new(&(struct tls_client_rules){.roots_pem = str_of(pki.root->pem)}, &a, &error);
+    arena_done(&a);
+    return tls;
+}
+
+static void a_target_over_tls_proves_its_name_before_the_dial_is_done(void **state)
+{
+    static const struct {
+        const char *host, *name;
+        bool h2;
+        const char *verified, *alpn, *fault;
+    } rows[] = {
+        {"origin.test", "", false, "origin.test", "http/1.1", ""},
+        {"origin.test", "", true, "origin.test", "h2", ""},
+        {"127.0.0.1", "origin.test", true, "origin.test", "h2", ""},
+        {"127.0.0.1", "ORIGIN.test.", true, "origin.test", "h2", ""},
+        {"127.0.0.1", "", true, NULL, NULL, "certificate is for another host"},
+        {"127.0.0.1", "a.test", true, NULL, NULL, "certificate is for another host"},
+        {"127.0.0.1", "a b", true, NULL, NULL, "no certificate can name this host"},
+    };
+    SSL_CTX *ctx = server(pki.b);
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rig r;
+        struct tls_ctx *tls = client();
+        rig_init(&r, ctx);
+        dial(&r, &(struct dial_to){.host = str_of(rows[i].host),
+                                   .port = r.parent.port,
+                                   .names = r.names,
+                                   .tls = tls,
+                                   .tls_name = str_of(rows[i].name),
+                                   .tls_h2 = rows[i].h2});
+        tls_ctx_unref(tls); /* counted */
+        until(&r, r.told);
+        assert_int_equal(r.why, rows[i].verified ? WHY_OK : WHY_TLS);
+        assert_string_equal(r.fault, rows[i].fault);
+        if (rows[i].verified) {
+            assert_string_equal(r.verified, rows[i].verified);
+            assert_string_equal(r.alpn, rows[i].alpn);
+            buf_str(&r.out, STR("GET\r\n\r\n"));
+            conn_wake(r.conn);
+            until(&r, r.parent.calls[0]->whole);
+            replier_say(r.parent.calls[0], "hello");
+            until(&r, strcmp(r.got, "hello") == 0);
+        }
+        rig_done(&r);
+    }
+    SSL_CTX_free(ctx);
+}
+
+static void what_is_no_tls_is_told_as_such(void **state)
+{
+    struct rig r;
+    struct tls_ctx *tls = client();
+    (void)state;
+    rig_init(&r, NULL);
+    dial(&r, &(struct dial_to){
+                 .host = STR("origin.test"), .port = r.parent.port, .names = r.names, .tls = tls});
+    until(&r, r.parent.n == 1);
+    replier_say(r.parent.calls[0], "220 ready\r\n");
+    until(&r, r.told);
+    assert_int_equal(r.why, WHY_TLS);
+    assert_string_equal(r.fault, "what came is not TLS");
+    rig_done(&r);
+    tls_ctx_unref(tls);
+}
+
+static void who_hangs_up_in_the_handshake_ends_the_dial(void **state)
+{
+    struct rig r;
+    struct tls_ctx *tls = client();
+    (void)state;
+    rig_init(&r, NULL);
+    dial(&r, &(struct dial_to){
+                 .host = STR("origin.test"), .port = r.parent.port, .names = r.names, .tls = tls});
+    until(&r, r.parent.n == 1);
+    replier_hang_up(r.parent.calls[0]);
+    until(&r, r.told);
+    assert_int_equal(r.why, WHY_TLS);
+    assert_string_equal(r.fault, "connection was closed in the handshake");
+    rig_done(&r);
+    tls_ctx_unref(tls);
+}
+
+static void a_handshake_has_the_dials_deadline_and_can_be_cancelled(void **state)
+{
+    (void)state;
+    for (int cancel = 0; cancel < 2; cancel++) {
+        struct rig r;
+        struct tls_ctx *tls = client();
+        rig_init(&r, NULL);
+        r.dial = dial_start(
+            r.w,
+            &(struct dial_to){
+                .host = STR("127.0.0.1"), .port = r.parent.port, .names = r.names, .tls = tls},
+            cancel ? LONG_MS : 300, allow, done, &r);
+        tls_ctx_unref(tls);
+        until(&r, r.parent.n == 1 && r.parent.calls[0]->n > 0); /* our hello */
+        if (cancel)
+            dial_cancel(r.dial);
+        else
+            until(&r, r.told);
+        assert_int_equal(r.told, !cancel);
+        if (!cancel)
+            assert_int_equal(r.why, WHY_DEADLINE);
+        until(&r, r.parent.calls[0]->closed);
+        rig_done(&r);
+    }
+}
+
+static void inside_a_parents_tunnel_each_side_proves_its_own_name(void **state)
+{
+    static const struct {
+        bool parent_tls;
+        const char *parent, *target, *fault;
+    } rows[] = {
+        {false, "127.0.0.1", "origin.test", ""},
+        {true, "127.0.0.1", "origin.test", ""},
+        {true, "127.0.0.1", "a.test", "certificate is for another host"},
+        {false, "127.0.0.1", "a.test", "certificate is for another host"},
+        {true, "origin.test", "origin.test", "upstream proxy: certificate is for another host"},
+    };
+    SSL_CTX *outer = server(pki.a), *inner = server(pki.b);
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rig r;
+        struct tls_ctx *tls = client();
+        bool good = rows[i].fault[0] == '\0';
+        rig_init(&r, rows[i].parent_tls ? outer : NULL);
+        r.answer = "HTTP/1.1 200 OK\r\n\r\n";
+        r.inner_ctx = inner;
+        struct dial_parent p = {.host = str_of(rows[i].parent),
+                                .port = r.parent.port,
+                                .names = r.names,
+                                .authorization = STR("Basic eDp5"),
+                                .tls = rows[i].parent_tls ? tls : NULL};
+        dial(&r, &(struct dial_to){.host = str_of(rows[i].target),
+                                   .port = 443,
+                                   .parent = &p,
+                                   .tls = tls,
+                                   .tls_h2 = true});
+        until(&r, r.told);
+        assert_int_equal(r.why, good ? WHY_OK : WHY_TLS);
+        assert_string_equal(r.fault, rows[i].fault);
+        if (good) {
+            char x[64] = "";
+            assert_string_equal(r.verified, "origin.test");
+            assert_string_equal(r.alpn, "h2");
+            assert_string_equal(SSL_get_servername(r.inner.ssl, 0), "origin.test");
+            until(&r, r.inner.up);
+            tls_peer_say(&r.inner, "hello", 5);
+            until(&r, strcmp(r.got, "hello") == 0);
+            buf_str(&r.out, STR("secret"));
+            conn_wake(r.conn);
+            until(&r, tls_peer_hear(&r.inner, x, sizeof x) == 6);
+            assert_string_equal(x, "secret");
+        }
+        rig_done(&r);
+        tls_ctx_unref(tls);
+    }
+    SSL_CTX_free(outer);
+    SSL_CTX_free(inner);
+}
+
+static void what_the_parent_is_to_blame_for_is_told_as_such(void **state)
+{
+    static const struct {
+        const char *answer, *fault;
+    } rows[] = {
+        {"HTTP/1.1 407 No\r\n\r\n", "upstream proxy: refuses to connect"},
+        {"SSH-2.0-x\r\n", "upstream proxy: did not answer as one"},
+        {NULL, "upstream proxy: cannot be reached"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rig r;
+        struct dial_parent p = {0};
+        struct tls_ctx *tls = client();
+        rig_init(&r, NULL);
+        r.answer = rows[i].answer;
+        if (!r.answer) {
+            close(r.parent.fd);
+            r.parent.fd = -1;
+        }
+        p = (struct dial_parent){.host = STR("127.0.0.1"), .port = r.parent.port, .names = r.names};
+        dial(&r, &(struct dial_to){.host = STR("a.test"), .port = 443, .parent = &p, .tls = tls});
+        until(&r, r.told);
+        assert_int_equal(r.why, WHY_DIAL);
+        assert_string_equal(r.fault, rows[i].fault);
+        rig_done(&r);
+        tls_ctx_unref(tls);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +778,12 @@ int main(void)
         cmocka_unit_test(a_cancelled_dial_says_nothing_and_hangs_up),
         cmocka_unit_test(a_parent_that_is_not_there_is_told_as_such),
         cmocka_unit_test(a_parent_over_tls_must_prove_itself),
+        cmocka_unit_test(a_target_over_tls_proves_its_name_before_the_dial_is_done),
+        cmocka_unit_test(what_is_no_tls_is_told_as_such),
+        cmocka_unit_test(who_hangs_up_in_the_handshake_ends_the_dial),
+        cmocka_unit_test(a_handshake_has_the_dials_deadline_and_can_be_cancelled),
+        cmocka_unit_test(inside_a_parents_tunnel_each_side_proves_its_own_name),
+        cmocka_unit_test(what_the_parent_is_to_blame_for_is_told_as_such),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_pki, free_pki);
 }

@@ -42,6 +42,12 @@ void events_connection(struct events *e, const struct event_connection *c)
     t.ntold++;
 }
 
+void events_credential(struct events *e, const struct event_credential *c)
+{
+    (void)e;
+    (void)c;
+}
+
 static struct ip ip_of(struct str text)
 {
     struct ip ip;

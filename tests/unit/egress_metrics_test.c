@@ -16,6 +16,7 @@
 #include "egress/events/figures.h"
 #include "egress/events/labels.h"
 #include "egress/kernel/enforce.h"
+#include "egress/intercept/intercept.h"
 #include "egress/relay/relay.h"
 
 /* ---- the parts that are asked */
@@ -59,6 +60,13 @@ const char *enforce_fault(const struct enforce *e)
 {
     (void)e;
     return NULL;
+}
+
+const struct intercept_counters *intercept_counters(const struct intercept *i)
+{
+    static const struct intercept_counters c = {.foreign = {2}};
+    (void)i;
+    return &c;
 }
 
 const struct relay_counters *relay_counters(const struct relay *r)

@@ -174,8 +174,8 @@ static void what_looks_wrong_is_told(void **state)
 
 static void parts_that_are_not_there_are_refused(void **state)
 {
-    static const char *const rows[][2] = {
-        {"MITM_SCOPE", "all"}, {"EXPERIMENTAL_REVISION_RUNTIME", "1"}, {"QUARANTINE_ID", "x"}};
+    static const char *const rows[][2] = {{"EXPERIMENTAL_REVISION_RUNTIME", "1"},
+                                          {"QUARANTINE_ID", "x"}};
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_true(load(f, rows[i][0], rows[i][1]));

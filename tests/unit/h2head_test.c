@@ -435,6 +435,30 @@ static void cookie_crumbs_are_joined_where_the_first_stood(void **state)
     }
 }
 
+static void cookie_crumbs_go_on_as_they_came(void **state)
+{
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {GET "cookie=a=1; b=2|", "cookie=a=1; b=2|"},
+        {GET "cookie=a=1|cookie=b=2|", "cookie=a=1|cookie=b=2|"},
+        {GET "cookie=a=1; x=2|cookie=b=2|", "cookie=a=1|cookie=x=2; b=2|"}, /* no more than came */
+        {GET "cookie=a|x=1|cookie=b|cookie=c|", "cookie=a|cookie=b|cookie=c|x=1|"},
+        {GET "cookie=a|cookie=|cookie=c|", "cookie=a|cookie=c|"},
+        {GET "cookie=|cookie=|", "cookie=|"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_head head;
+        struct h2_list list;
+        must_read(rows[i].in, true, &head);
+        h2head_write_request(&head, true, &mem, &list);
+        const char *text = strstr(text_of(list.fields, list.nfields), ":path=");
+        assert_non_null(text);
+        assert_string_equal(strchr(text, '|') + 1, rows[i].out);
+    }
+}
+
 static void methods_and_keys_say_what_may_be_sent_again(void **state)
 {
     static const struct {
@@ -813,6 +837,7 @@ int main(void)
         T(what_concerns_one_hop_is_taken_out),
         T(the_length_is_what_is_stated_or_follows_from_the_end),
         T(cookie_crumbs_are_joined_where_the_first_stood),
+        T(cookie_crumbs_go_on_as_they_came),
         T(methods_and_keys_say_what_may_be_sent_again),
         T(connect_is_a_tunnel_to_its_authority),
         T(extended_connect_is_an_upgrade_without_a_key),

@@ -9,6 +9,10 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "harness/copies.h"
+
+/* What nobody else in this process says: the bytes with 0x55 over them. */
+#define MASKED "\x3e\x30\x2c\x78\x3a\x33\x78\x38\x2c\x78\x33\x27\x3c\x30\x3b\x31"
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
@@ -423,6 +427,34 @@ static void writer_makes_what_the_reader_reads(void **state)
     assert_null(o.p);
 }
 
+/* The text itself is the caller's: here it lies in the memory of secrets. */
+static struct secret *document_of(const struct secret *secret)
+{
+    static const char before[] = "{\"a\":[{\"value\":\"\\u0041", after[] = "\"}]}";
+    struct str text = secret_bytes(secret);
+    char *bytes;
+    size_t n = sizeof before - 1;
+    struct secret *s = secret_make(n + text.n + sizeof after - 1, &bytes);
+    memcpy(bytes, before, n);
+    memcpy(bytes + n, text.p, text.n);
+    memcpy(bytes + n + text.n, after, sizeof after - 1);
+    return s;
+}
+
+static void a_tree_leaves_nothing_when_it_is_freed(void **state)
+{
+    (void)state;
+    struct json_fault fault;
+    struct secret *secret = copies_unmask(STR(MASKED)), *text = document_of(secret);
+    struct json_doc *d = json_parse(secret_bytes(text), 0, DEPTH, &fault);
+    assert_non_null(d);
+    assert_int_equal(copies_count(secret), 1);
+    json_free(d);
+    assert_int_equal(copies_count(secret), 0);
+    secret_unref(text);
+    secret_unref(secret);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +470,7 @@ int main(void)
         cmocka_unit_test(doubled_names_are_found_in_large_objects),
         cmocka_unit_test(eleven_mb_with_100000_members_take_no_time),
         cmocka_unit_test(writer_makes_what_the_reader_reads),
+        cmocka_unit_test(a_tree_leaves_nothing_when_it_is_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

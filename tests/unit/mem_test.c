@@ -8,6 +8,10 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/why.h"
+#include "harness/copies.h"
+
+/* What nobody else in this process says: the bytes with 0x55 over them. */
+#define MASKED "\x3e\x30\x2c\x78\x3a\x33\x78\x38\x2c\x78\x33\x27\x3c\x30\x3b\x31"
 
 static void assert_str(struct str s, const char *expected)
 {
@@ -277,6 +281,51 @@ static void why_has_a_word_for_every_ending(void **state)
             assert_string_not_equal(why_text((enum why)i), why_text((enum why)k));
 }
 
+static unsigned copies_of_an_arena(bool private)
+{
+    struct secret *secret = copies_unmask(STR(MASKED));
+    char *first = mem_new(200);
+    struct arena a;
+    if (private)
+        arena_init_private(&a, first, 200);
+    else
+        arena_init(&a, first, 200);
+    for (int i = 0; i < 400; i++) /* the first block, and several from the heap */
+        arena_str(&a, secret_bytes(secret));
+    memcpy(arena_get(&a, 100000), secret_bytes(secret).p, secret_bytes(secret).n);
+    arena_printf(&a, "%.*s", STR_ARG(secret_bytes(secret)));
+    arena_done(&a);
+    unsigned n = copies_count(secret);
+    mem_free(first);
+    secret_unref(secret);
+    return n;
+}
+
+static void a_private_arena_leaves_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(copies_of_an_arena(true), 0);
+    assert_true(copies_of_an_arena(false) > 0);
+}
+
+static void what_is_freed_or_grows_can_be_wiped(void **state)
+{
+    (void)state;
+    struct secret *secret = copies_unmask(STR(MASKED));
+    struct str text = secret_bytes(secret);
+    char *p = mem_renew_wiped(NULL, 16 + text.n);
+    memcpy(p + 16, text.p, text.n);
+    p = mem_renew_wiped(p, 100000);
+    assert_memory_equal(p + 16, text.p, text.n);
+    assert_int_equal(copies_count(secret), 1);
+    p = mem_renew_wiped(p, 16 + text.n);
+    assert_int_equal(copies_count(secret), 1);
+    mem_free_wiped(p);
+    mem_free_wiped(NULL);
+    assert_int_equal(copies_count(secret), 0);
+    secret_unref(secret);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +342,8 @@ int main(void)
         cmocka_unit_test(arena_large_wish_leaves_the_current_block_in_use),
         cmocka_unit_test(arena_copies_joins_and_formats),
         cmocka_unit_test(arena_printf_grows_when_the_block_is_short),
+        cmocka_unit_test(what_is_freed_or_grows_can_be_wiped),
+        cmocka_unit_test(a_private_arena_leaves_nothing),
         cmocka_unit_test(list_keeps_order_and_forgets_safely),
         cmocka_unit_test(why_has_a_word_for_every_ending),
     };

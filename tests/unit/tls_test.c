@@ -367,6 +367,87 @@ static void roots_that_cannot_be_read_are_refused(void **state)
     pki_free(root);
 }
 
+/* ---- kept sessions */
+
+static bool has(struct tls_sessions *s, const char *name, int64_t now_s)
+{
+    SSL_SESSION *x = tls_sessions_get(s, name, now_s);
+    SSL_SESSION_free(x);
+    return x != NULL;
+}
+
+/* Such that OpenSSL thinks it can be resumed. */
+static SSL_SESSION *session(void)
+{
+    SSL_SESSION *x = SSL_SESSION_new();
+    assert_int_equal(SSL_SESSION_set1_id(x, (const uint8_t *)"0123", 4), 1);
+    assert_int_equal(SSL_SESSION_is_resumable(x), 1);
+    return x;
+}
+
+static void the_session_longest_unused_makes_room(void **state)
+{
+    struct tls_sessions *s = tls_sessions_new(2);
+    SSL_SESSION *x = session();
+    (void)state;
+    tls_sessions_put(s, "a", x, false, 10);
+    tls_sessions_put(s, "b", x, false, 10);
+    assert_true(has(s, "a", 10));
+    tls_sessions_put(s, "c", x, false, 10);
+    assert_true(has(s, "a", 10));
+    assert_false(has(s, "b", 10));
+    assert_true(has(s, "c", 10));
+    tls_sessions_drop(s, "a");
+    tls_sessions_drop(s, "nobody");
+    assert_false(has(s, "a", 10));
+    tls_sessions_free(s);
+    SSL_SESSION_free(x);
+}
+
+static void a_session_is_believed_for_an_hour_from_when_the_certificate_was_seen(void **state)
+{
+    struct tls_sessions *s = tls_sessions_new(4);
+    SSL_SESSION *x = session();
+    (void)state;
+    tls_sessions_put(s, "a", x, false, 1000);
+    assert_true(has(s, "a", 1000 + 3599));
+    tls_sessions_put(s, "a", x, true, 1000 + 3000); /* came of it, proves nothing new */
+    assert_true(has(s, "a", 1000 + 3599));
+    assert_false(has(s, "a", 1000 + 3600));
+    tls_sessions_put(s, "a", x, true, 1000 + 3600); /* there is nothing it could count from */
+    assert_false(has(s, "a", 1000 + 3600));
+    tls_sessions_put(s, "a", x, false, 5000);
+    assert_true(has(s, "a", 5000 + 3599));
+    assert_false(has(s, "a", 4999)); /* a clock that was set back proves nothing */
+    tls_sessions_free(s);
+    SSL_SESSION_free(x);
+}
+
+static void an_authority_of_our_own_is_exactly_one_certificate(void **state)
+{
+    struct bench b;
+    struct pki_cert *own = pki_new(&(struct pki_wish){.cn = "own", .authority = true}, NULL);
+    char two[8192];
+    (void)state;
+    snprintf(two, sizeof two, "%s%s", own->pem, own->pem);
+    const struct {
+        struct str pem;
+        bool good;
+    } rows[] = {
+        {str_of(own->pem), true}, {STR_NONE, true}, {STR("x"), false}, {str_of(two), false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bench_init(&b);
+        struct tls_ctx *ctx =
+            tls_client_new(&(struct tls_client_rules){.never_pem = rows[i].pem}, &b.a, &b.error);
+        assert_int_equal(ctx != NULL, rows[i].good);
+        if (!ctx)
+            assert_true(says(&b, "our own"));
+        tls_ctx_unref(ctx);
+        arena_done(&b.a);
+    }
+    pki_free(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +460,9 @@ int main(void)
         cmocka_unit_test(keys_may_turn_while_others_seal),
         cmocka_unit_test(names_are_dropped_with_the_last_reference_and_not_before),
         cmocka_unit_test(roots_that_cannot_be_read_are_refused),
+        cmocka_unit_test(the_session_longest_unused_makes_room),
+        cmocka_unit_test(a_session_is_believed_for_an_hour_from_when_the_certificate_was_seen),
+        cmocka_unit_test(an_authority_of_our_own_is_exactly_one_certificate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

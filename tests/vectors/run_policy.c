@@ -12,8 +12,10 @@ static void put_scalar(struct json_out *o, const struct row *r, const struct jso
         json_put_str(o, json_string(v));
         return;
     case JSON_NUMBER:
-        json_int(r->doc, v, &number);
-        json_put_int(o, number);
+        if (json_int(r->doc, v, &number))
+            json_put_int(o, number);
+        else
+            json_put_raw(o, arena_printf(r->a, "%.17g", json_double(v)));
         return;
     case JSON_BOOL:
         json_put_bool(o, json_bool(v));

@@ -5,20 +5,43 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "egress/vault/vault.h"
 #include "harness/policy_rig.h"
 #include "vectors/run_egress.h"
 
-static bool vault_allows(void *user, const struct policy *p, char *text, size_t room)
+static struct str no_fault(void *user, const struct binding *b, struct str host, struct arena *a)
 {
     (void)user;
-    const struct json *hosts = row_member(row_member(env_row()->v, "state"), "vault_hosts");
-    for (const struct json *v = hosts ? json_first(hosts) : NULL; v; v = json_next(v)) {
-        if (policy_name(p, json_string(v)).allow)
-            continue;
-        snprintf(text, room, "%.*s", STR_ARG(json_string(v)));
-        return false;
-    }
-    return true;
+    (void)b;
+    (void)host;
+    (void)a;
+    return STR("");
+}
+
+/* A vault whose one binding names these hosts; NULL: the row has none. */
+static struct vault *vault_of(struct row *r)
+{
+    const struct json *hosts = row_member(row_member(r->v, "state"), "vault_hosts");
+    static const struct vault_rules rules = {.body_min = 6};
+    static const struct vault_cover any = {no_fault, NULL};
+    struct vault_fault fault;
+    struct json_out o;
+    if (!hosts)
+        return NULL;
+    json_out_init(&o);
+    json_put_raw(&o, STR("{\"bindings\":[{\"name\":\"b\",\"auth\":{\"type\":\"passthrough\"},"
+                         "\"match\":{\"hosts\":"));
+    o.comma = false;
+    row_put(&o, r, hosts);
+    o.comma = false;
+    json_put_raw(&o, STR("}}]}"));
+    struct vault_create *c = vault_create_read((struct str){o.p, o.n}, &rules, r->a, &fault);
+    struct vault *v = c ? vault_new(c, &rules, &any, r->a, &fault) : NULL;
+    if (!v)
+        row_fail(r, "the row's vault: %.*s", STR_ARG(fault.text));
+    vault_create_free(c);
+    json_out_done(&o);
+    return v;
 }
 
 /* An address of this machine outside 127/8 and ::1, or "". */
@@ -156,7 +179,7 @@ static void set_state(struct row *r, struct policy_rig *rig)
     if (row_is(state, "persist", "fail"))
         rig->set.policy_file = STR("/tmp/policy_rig/no/such/folder/policy.json");
     rig->interception_ready = !ready || json_bool(ready);
-    rig->vault_allows = vault_allows;
+    rig->vault = vault_of(r);
 }
 
 static bool run(struct row *r, struct policy_rig *rig, struct document *user)
@@ -184,6 +207,7 @@ bool run_policy_api(struct row *r)
     rig_init(&rig, row_getenv);
     bool good = run(r, &rig, &user);
     rig_stop(&rig);
+    vault_unref(rig.vault);
     document_done(&user);
     return good;
 }

@@ -41,6 +41,15 @@ static const struct file {
     {"persistence.jsonl", run_persistence, NULL},
     {"revision.jsonl", run_revision, NULL},
     {"identity.jsonl", run_identity, NULL},
+    {"vault_validate.jsonl", run_vault_validate, NULL},
+    {"binding_match.jsonl", run_binding_match, NULL},
+    {"path_match.jsonl", run_path_match, NULL},
+    {"vault_api.jsonl", run_vault_api, NULL},
+    {"policy_interplay.jsonl", run_vault_api, NULL},
+    {"settings.jsonl", run_vault_settings, NULL},
+    {"inject.jsonl", run_inject, NULL},
+    {"substitute.jsonl", run_substitute, NULL},
+    {"redact.jsonl", run_redact, NULL},
     {"supervisor.jsonl", run_supervisor, NULL},
 };
 

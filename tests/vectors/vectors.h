@@ -93,6 +93,14 @@ bool run_lease(struct row *r);
 bool run_lease_upkeep(struct row *r);
 bool run_nameserver(struct row *r);
 bool run_identity(struct row *r);
+bool run_vault_validate(struct row *r);
+bool run_binding_match(struct row *r);
+bool run_path_match(struct row *r);
+bool run_vault_api(struct row *r);
+bool run_vault_settings(struct row *r);
+bool run_inject(struct row *r);
+bool run_substitute(struct row *r);
+bool run_redact(struct row *r);
 bool run_supervisor(struct row *r);
 
 #endif

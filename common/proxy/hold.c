@@ -1,0 +1,59 @@
+/* hold.c — a request whose body the gate wants to see before anything of it leaves.  It is credited
+ * as it comes, since nothing else would let it come, so that what is held is bounded by the verdict
+ * and not by the window; the worker's memory cap counts it like all that lies in chunks.  A body
+ * that turns out too long goes on as if it had never been held. */
+#include <assert.h>
+
+#include "proxy/exchange.h"
+
+bool hold_wanted(const struct exchange *x)
+{
+    bool has_body = !x->request_end && x->request->protocol.n == 0;
+    return x->verdict.hold > 0 && has_body && !x->verdict.raw;
+}
+
+static void ask(struct exchange *x, bool whole)
+{
+    const struct verdict *v = &x->verdict;
+    assert(x->p->rules.gate->held);
+    x->holding = false;
+    x->p->rules.gate->held(&x->facts, &x->verdict, &x->pending, whole, &x->mem);
+    exchange_hold(x);
+    x->recredit = x->pending.len;
+    if (v->act != ACT_FORWARD) {
+        exchange_reply(x, v);
+        return;
+    }
+    assert(!whole || v->head->length < 0 || (uint64_t)v->head->length == x->pending.len);
+    upstream_begin(x);
+}
+
+void hold_begin(struct exchange *x)
+{
+    int64_t length = x->request->length;
+    if (length >= 0 && (uint64_t)length > x->verdict.hold) {
+        ask(x, false);
+        return;
+    }
+    x->holding = true;
+    exchange_enter(x, X_WAIT); /* with the deadline of an upload */
+    if (x->request->expect_continue)
+        exchange_continue(x);
+}
+
+void hold_data(struct exchange *x, struct buf *b)
+{
+    size_t n = b->len;
+    buf_queue(&x->pending, b);
+    x->recredit += n;
+    x->down->ops->credit(x->down, n);
+    if (proxy_overloaded(x->p, false))
+        exchange_fail(x, WHY_OVERLOAD, NULL);
+    else if (x->pending.len > x->verdict.hold)
+        ask(x, false);
+}
+
+void hold_end(struct exchange *x)
+{
+    ask(x, true);
+}
