@@ -99,16 +99,22 @@ class World:
         """Files of the test's own in place of the machine's; run.py has given this process its own mounts."""
         self.rules_dir = os.path.join(self.dir, "egress", "rules")
         os.makedirs(self.rules_dir)
-        for path in ("/var/egress", "/opt/opensandbox"):
+        owned = {"egress": "/var/egress", "shared": "/opt/opensandbox", "authority": "/var/lib/mitmproxy",
+                 "trusted": "/usr/local/share/ca-certificates", "certs": "/etc/ssl/certs"}
+        for name, path in owned.items():
             os.makedirs(path, exist_ok=True)
-        os.makedirs(os.path.join(self.dir, "shared"))
+            os.makedirs(os.path.join(self.dir, name), exist_ok=True)
+        self.write("certs/ca-certificates.crt", "")
+        self.state = os.path.join(self.dir, "state")  # of a sidecar without privileges
+        os.makedirs(self.state)
+        os.chmod(self.state, 0o777)
         self.servers = [a for n, a in ((4, NS4), (6, NS6)) if n in self.families]
         for name, text in (("resolv.conf", "".join(f"nameserver {s}\n" for s in self.servers) + "options timeout:1 attempts:1\n"),
                            ("hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost\n")):
             self.write(name, text)
             mount(os.path.join(self.dir, name), "/etc/" + name)
-        mount(os.path.join(self.dir, "egress"), "/var/egress")
-        mount(os.path.join(self.dir, "shared"), "/opt/opensandbox")
+        for name, path in owned.items():
+            mount(os.path.join(self.dir, name), path)
 
     def join(self, v6_off):
         """By ip, one process for each side."""
