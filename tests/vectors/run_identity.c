@@ -5,10 +5,12 @@
 #include "egress/gate.h"
 #include "egress/gate_impl.h"
 #include "egress/intercept/passlist.h"
+#include "egress/relay/first.h"
 #include "egress/state/view.h"
 #include "egress/vault/lost.h"
-#include "egress/vault/vault.h"
-#include "vectors/run_policy.h"
+#include "harness/hello_bytes.h"
+#include "http/h1head.h"
+#include "vectors/row_vault.h"
 
 enum { NOW = 1000000, LEASE_S = 300 };
 
@@ -50,22 +52,9 @@ static struct egress_view *policy_view(struct row *r)
     return v;
 }
 
-/* Whatever the policy says of them: rows are about traffic. */
-static struct str any_host(void *user, const struct binding *b, struct str host, struct arena *a)
-{
-    (void)user;
-    (void)b;
-    (void)host;
-    (void)a;
-    return STR("");
-}
-
 static struct vault *vault_of(struct row *r)
 {
-    static const struct vault_rules rules = {.body_min = 6};
-    static const struct vault_cover cover = {any_host, NULL};
     const struct json *list = row_member(r->v, "bindings");
-    struct vault_fault fault = {0};
     struct json_out o;
     if (!list || !json_first(list))
         return NULL;
@@ -74,13 +63,7 @@ static struct vault *vault_of(struct row *r)
     json_key(&o, "bindings");
     row_put(&o, r, list);
     json_close(&o, '}');
-    struct vault_create *c = vault_create_read((struct str){o.p, o.n}, &rules, r->a, &fault);
-    struct vault *v = c ? vault_new(c, &rules, &cover, r->a, &fault) : NULL;
-    vault_create_free(c);
-    json_out_done(&o);
-    if (!v)
-        row_fail(r, "no vault: %.*s", STR_ARG(fault.text));
-    return v;
+    return row_vault(r, &o);
 }
 
 static struct lost *lost_of(struct row *r)
@@ -228,11 +211,23 @@ static struct identity_first look(struct judging *j)
 
 /* ---- the request */
 
+/* Versions that no row has words for are read as bytes. */
+static enum why read_line(struct judging *j, struct http_fault *ret_fault)
+{
+    struct http_raw raw;
+    struct str text = arena_printf(
+        j->r->a, "%.*s %.*s HTTP/%.*s\r\n\r\n", STR_ARG(row_text(j->request, "method")),
+        STR_ARG(row_text(j->request, "target")), STR_ARG(row_text(j->request, "version")));
+    return h1head_request(text, 1, j->r->a, &raw, ret_fault);
+}
+
 static enum why read_h1(struct judging *j, struct http_head *ret, struct http_fault *ret_fault)
 {
     struct row *r = j->r;
     const struct json *hosts = row_member(j->request, "host");
     struct framing framing;
+    if (!row_is(j->request, "version", "1.0") && !row_is(j->request, "version", "1.1"))
+        return read_line(j, ret_fault);
     struct http_raw raw = {.method = arena_str(r->a, row_text(j->request, "method")),
                            .target = arena_str(r->a, row_text(j->request, "target")),
                            .minor = row_is(j->request, "version", "1.0") ? 0 : 1};
@@ -343,8 +338,6 @@ static bool expect_request(struct judging *j)
 {
     struct http_head head;
     struct http_fault fault;
-    if (row_is(j->request, "version", "1.9"))
-        return row_skip(j->r); /* a codec's */
     enum why why = is_h2(j) ? read_h2(j, &head) : read_h1(j, &head, &fault);
     if (why != WHY_OK)
         return row_same(j->r, "decision", STR("refuse"), row_text(j->expect, "decision")) &&
@@ -384,6 +377,32 @@ const struct armed *__wrap_vault_armed(const struct vault *v, const struct bindi
     return cannot_render ? NULL : __real_vault_armed(v, b);
 }
 
+/* Its first extension says that it is longer than it is. */
+static bool close_malformed(struct row *r, const struct json *conn, const struct json *expect)
+{
+    enum { LENGTH_AT = 5 + 4 + 2 + 32 + 7 + 2 + 2 + 1 }; /* as hello_bytes() puts it */
+    char bytes[HELLO_TEST_BYTES];
+    struct str hello = hello_bytes(row_text(conn, "sni"), HELLO_TEST_BYTES, bytes);
+    struct chunk_pool *pool = chunk_pool_new();
+    struct first first;
+    struct buf b;
+    first_init(&first);
+    buf_init(&b, pool);
+    buf_str(&b, hello);
+    bool whole = first_look(&first, &b) == FIRST_STEP_TLS;
+    first_done(&first);
+    buf_clear(&b);
+    first_init(&first);
+    bytes[LENGTH_AT]++;
+    buf_str(&b, hello);
+    bool closed = first_look(&first, &b) == FIRST_STEP_BAD;
+    first_done(&first);
+    buf_clear(&b);
+    chunk_pool_free(pool);
+    return row_same_int(r, "whole", whole, 1) && row_same_int(r, "malformed", closed, 1) &&
+           row_same(r, "decision", STR("close"), row_text(expect, "decision"));
+}
+
 bool run_identity(struct row *r)
 {
     struct judging j = {.r = r,
@@ -391,7 +410,7 @@ bool run_identity(struct row *r)
                         .request = row_member(r->v, "request"),
                         .expect = row_member(r->v, "expect")};
     if (row_is(j.conn, "hello", "malformed"))
-        return row_skip(r); /* hello.h's */
+        return close_malformed(r, j.conn, j.expect);
     cannot_render = row_is(r->v, "fault", "render");
     bool good = begin(&j) && read_conn(&j) && judge(&j);
     cannot_render = false;

@@ -1,11 +1,10 @@
 /* run_redact.c — redact: what of an answer reaches the client, by the matcher, the fields and the
- * filter.  What the gate decides (is it bound, are bodies looked into, which fields go) is tested
- * with the gate. */
+ * filter.  What the gate decides is run_answer.c's. */
 #include "policies/redact.h"
 
 #include "base/text.h"
 #include "egress/vault/scrub.h"
-#include "vectors/vectors.h"
+#include "vectors/run_redact.h"
 
 enum { BODY_MIN = 6, ROOM = 65536, AUTHS = 16 };
 
@@ -58,7 +57,7 @@ static struct redaction *redaction_of_row(struct row *r)
 /* ---- fields */
 
 /* As UTF-8: values here are any text. */
-static struct field *fields_of(struct row *r, const struct json *list, unsigned *ret_n)
+struct field *redact_fields_of(struct row *r, const struct json *list, unsigned *ret_n)
 {
     struct field *fields = arena_get(r->a, (list ? json_count(list) : 0) * sizeof *fields);
     unsigned n = 0;
@@ -79,7 +78,7 @@ static bool is_sum(struct str name)
     return false;
 }
 
-static struct str joined(struct row *r, const struct field *fields, unsigned n, bool coded)
+struct str redact_joined(struct row *r, const struct field *fields, unsigned n, bool coded)
 {
     struct str text = STR("");
     for (unsigned i = 0; i < n; i++)
@@ -96,9 +95,11 @@ static bool same_fields(struct row *r, const struct redaction *red, const char *
     const struct json *list = row_member(given, name), *want_list = row_member(expected, name);
     if (!list || !want_list)
         return true;
-    struct field *fields = fields_of(r, list, &n), *want = fields_of(r, want_list, &nwant);
+    struct field *fields = redact_fields_of(r, list, &n),
+                 *want = redact_fields_of(r, want_list, &nwant);
     redact_fields(red, fields, n, r->a);
-    return row_same(r, name, joined(r, fields, n, coded), joined(r, want, nwant, false));
+    return row_same(r, name, redact_joined(r, fields, n, coded),
+                    redact_joined(r, want, nwant, false));
 }
 
 static bool same_heads(struct row *r, const struct redaction *red, bool coded)
@@ -116,7 +117,7 @@ static bool same_heads(struct row *r, const struct redaction *red, bool coded)
 
 /* ---- bodies */
 
-static struct str from_base64(struct row *r, struct str text)
+struct str redact_from_base64(struct row *r, struct str text)
 {
     uint8_t *bytes = arena_get(r->a, text.n + 1);
     size_t n = 0;
@@ -161,7 +162,8 @@ static bool push_all(struct row *r, struct run *run)
     bool good = true;
     for (const struct json *v = list ? json_first(list) : NULL; v && good && run->why == WHY_OK;
          v = json_next(v))
-        good = push(r, run, b64 ? from_base64(r, json_string(v)) : json_string(v), false, &ask);
+        good =
+            push(r, run, b64 ? redact_from_base64(r, json_string(v)) : json_string(v), false, &ask);
     return good && (run->why != WHY_OK || push(r, run, STR(""), true, &ask));
 }
 
@@ -193,7 +195,7 @@ static bool same_body(struct row *r, struct redaction *red, enum coding c, struc
     good = good && row_same_int(r, "aborted", run.why != WHY_OK, aborted) &&
            row_same_int(r, "done", run.done, !aborted);
     struct str want = row_member(expected, "body_b64")
-                          ? from_base64(r, row_text(expected, "body_b64"))
+                          ? redact_from_base64(r, row_text(expected, "body_b64"))
                           : row_text(expected, "body");
     good =
         good && row_same(r, "body", decoded(r, c, &run.out, !aborted), want) && r->trouble.n == 0;
@@ -208,7 +210,7 @@ static bool check(struct row *r, struct redaction *red)
     const struct json *given = row_member(r->v, "response"), *expected = row_member(r->v, "expect");
     int64_t status = row_int(r, given, "status", 0);
     unsigned n;
-    struct field *fields = fields_of(r, row_member(given, "headers"), &n);
+    struct field *fields = redact_fields_of(r, row_member(given, "headers"), &n);
     bool empty = row_bool(given, "head") || status == 204 || status == 304;
     enum coding c = empty ? CODING_NONE : coding_read(fields, n);
     if (row_int(r, expected, "status", 0) == 502 || c == CODING_UNKNOWN)
@@ -228,7 +230,7 @@ bool run_redact(struct row *r)
 {
     const struct json *bound = row_member(r->v, "bound");
     if (bound || row_member(r->v, "settings") || row_is(r->v, "kind", "alt-svc"))
-        return row_skip(r);
+        return run_answer(r);
     struct redaction *red = redaction_of_row(r);
     bool good = check(r, red);
     redaction_unref(red);
