@@ -231,8 +231,8 @@ static bool suits(const struct oconn *c, const struct origin_want *want)
     if (c->era != c->o->era || !dial_to_same(&c->to, &want->to))
         return false;
     switch (want->need) {
-    case ORIGIN_ANY:
-        return true;
+    case ORIGIN_ANY: /* one that was not offered HTTP/2 says nothing of the origin's choice */
+        return c->h2 || c->any;
     case ORIGIN_H1:
         return !c->h2;
     case ORIGIN_H2:
