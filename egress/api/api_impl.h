@@ -29,6 +29,7 @@ struct api {
     size_t bodies; /* bytes */
     struct vault_counters vault;
     bool draining, stopping;
+    bool told_unlocked; /* that secrets are not locked; once is enough */
 };
 
 struct api_client {

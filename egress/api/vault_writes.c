@@ -218,6 +218,10 @@ static void warn_of(struct visit *v, const struct egress_view *in_force)
             break;
         warn(text);
     }
+    if (!secret_all_locked() && !v->api->told_unlocked) {
+        v->api->told_unlocked = true;
+        warn(STR("the limit on locked memory is too small: secrets could be swapped out"));
+    }
     if (policy_default(in_force->policy))
         warn(STR("the policy allows what no rule denies: secrets are safe with their hosts alone"));
 }

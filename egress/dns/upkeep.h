@@ -86,7 +86,7 @@ struct upkeep_setup {
 };
 
 struct upkeep *upkeep_new(const struct upkeep_setup *setup);
-/* No in_use() may be under way. */
+/* Nobody may answer an in_use() that is under way. */
 void upkeep_free(struct upkeep *u);
 /* A client was told these addresses. */
 void upkeep_told(struct upkeep *u, struct str text, const struct dns_name *name,
