@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The sidecar's part of scripts/demo: a sandbox in network namespaces of its own, with the sidecar in it and a small internet
-around it, and what a workload gets there.  Without root it shows mode `proxy`, which needs no privilege.
+around it, and what a workload gets there; then the vault (demo_vault.py).  Without root it shows mode `proxy`, which needs no privilege.
 """
 import argparse
 import json
@@ -16,8 +16,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(ROOT / "tests/sidecar"), str(ROOT / "tests/flow"), str(ROOT / "tests/suites/common")]
+sys.path[:0] = [str(ROOT / "tests/harness"), str(ROOT / "tests/sidecar"), str(ROOT / "tests/flow"), str(ROOT / "tests/suites/common")]
 import dnswire  # noqa: E402
+from demo_vault import Vault  # noqa: E402
 from wire import Ended, Failed, Late, Skipped  # noqa: E402
 
 TEXT = b"hello from the origin"
@@ -35,7 +36,7 @@ class Show:
         print(f"  {'ok  ' if good else 'FAIL'}  {text}", flush=True)
 
     def said(self, text, mark="|"):
-        for line in text.strip().splitlines()[:8]:
+        for line in [x for x in text.splitlines() if x.strip()][:8]:
             print(f"    {mark} {line[:150]}")
 
 
@@ -198,7 +199,7 @@ def origin():
 
 
 def mode_proxy(show, program, folder):
-    show.title("The sidecar without privileges: mode proxy")
+    show.title("The sidecar without privileges: mode proxy (kernel rules, and a vault in front of port 443, are shown as root)")
     api, proxy, to = free_port(), free_port(), origin()
     rules = {"egress": [{"action": "allow", "target": "site.test"}, {"action": "allow", "target": "127.0.0.1"}]}
     env = {"MODE": "proxy", "HTTP_ADDR": f"127.0.0.1:{api}", "PROXY_ADDR": f"127.0.0.1:{proxy}", "RULES": json.dumps(rules),
@@ -242,12 +243,13 @@ def in_namespaces(program, folder, report):
     world.mount("proc", "/proc", "proc", 0)
     show, lab = Show(), Lab(program, folder)
     privileges.die_with_parent()
-    try:
-        Namespaces(show, lab).run()
-    except Skipped as e:
-        print(f"    skipped: {e}")
-    except (Failed, Ended, Late, OSError, ValueError, KeyError) as e:
-        show.check(False, f"{type(e).__name__}: {e}{lab.tail()}")
+    for part in (Namespaces, Vault):
+        try:
+            part(show, lab).run()
+        except Skipped as e:
+            print(f"    skipped: {e}")
+        except (Failed, Ended, Late, OSError, ValueError, KeyError, subprocess.SubprocessError) as e:
+            show.check(False, f"{type(e).__name__}: {e}{lab.tail()}")
     for fault in lab.clear():
         show.check(False, fault)
     report.write_text(f"{show.passed} {show.failed}")

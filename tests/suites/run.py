@@ -4,7 +4,8 @@
     run.py --gateway PATH [--sidecar PATH] [--suite NAME]... [-j N] [--logs DIR] [--node-modules DIR] [--gib N]
 
 Suites of the gateway: http1, http2 and ws in cleartext, the same with -tls behind the name through the TLS listener, clients,
-path_form.  Of the sidecar, in mode proxy: egress.  Of both, in namespaces of their own: sdk.
+path_form.  Of the sidecar, in mode proxy: egress; with interception and a vault, in namespaces of their own, as root: transparent,
+explicit, badtls.  Of both, likewise: sdk.
 
 Loopback and free ports only.  A suite counts as failed, too, when the program does not end with status 0 or its output holds
 a sanitizer's report.  Last line: 'N passed, N failed, N skipped'; skipped are cases that `thresholds` knows, and clients that
@@ -14,7 +15,8 @@ import argparse, concurrent.futures, json, os, re, shutil, signal, socket, struc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"
-SUITES = ["http1", "http1-tls", "http2", "http2-tls", "ws", "ws-tls", "clients", "path_form", "egress", "sdk"]
+SUITES = ["http1", "http1-tls", "http2", "http2-tls", "ws", "ws-tls", "clients", "path_form", "egress", "transparent", "explicit", "badtls", "sdk"]
+APART = {"transparent", "explicit", "badtls", "sdk"}    # start their programs themselves
 REPORT = re.compile(rb"ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
 
 
@@ -134,7 +136,7 @@ class Nothing:
 
 
 def program(suite, a, log):
-    if suite == "sdk":
+    if suite in APART:
         return Nothing()
     if suite == "egress":
         return Sidecar(a.sidecar, log + "-sidecar.log")
@@ -146,6 +148,9 @@ def probe(suite, gateway, a):
     if suite == "sdk":
         return [PYTHON, HERE + "/sdk/sdk.py", "--gateway", os.path.abspath(a.gateway), "--sidecar", os.path.abspath(a.sidecar),
                 "--node-modules", os.path.abspath(a.node_modules), "--logs", os.path.abspath(a.logs)]
+    if suite in APART:
+        return [PYTHON, HERE + "/egress/intercept.py", suite, "--sidecar", os.path.abspath(a.sidecar), "--node-modules", os.path.abspath(a.node_modules),
+                "--logs", os.path.abspath(a.logs), "--gib", str(a.gib)]
     backend, grpc = free_ports(2)
     host, path, modules = "s1-%d.example.test" % backend, "/sandboxes/s1/port/%d" % backend, os.path.abspath(a.node_modules)
     if suite == "egress":
@@ -171,7 +176,7 @@ def ask(suite, gateway, a, log, only=None):
     argv = probe(suite, gateway, a) + (["--only", only] if only else [])
     with open(log, "wb") as out:
         try:
-            subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=600)
+            subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=3000 if suite in APART else 600)
         except subprocess.TimeoutExpired:
             return None
     text = open(log, errors="replace").read()
@@ -200,7 +205,7 @@ def run(suite, a, least, known):
         seen = ask(suite, gateway, a, log + ".log")
         fresh = [c for c in seen[2] if (suite, c[0]) not in known] if seen else []
         failed_once = len(fresh)
-        if 0 < failed_once <= 3 and suite != "sdk":     # whose checks build upon each other
+        if 0 < failed_once <= 3 and suite not in ("sdk", "transparent", "explicit"):     # whose checks build upon each other
             fresh = repeat(suite, gateway, a, log, fresh)
     finally:
         wrong = gateway.stop()
@@ -232,13 +237,14 @@ def main():
     ap.add_argument("-j", type=int, default=1, help="probes at a time")
     ap.add_argument("--logs", default=tempfile.gettempdir())
     ap.add_argument("--node-modules", default=HERE + "/ingress/node_modules")
-    ap.add_argument("--gib", type=float, default=2, help="size of path_form's bodies")
+    ap.add_argument("--gib", type=float, default=2, help="size of the bodies of path_form, transparent and explicit")
     a = ap.parse_args()
     least, known = thresholds()
     total = [0, 0, 0]
     suites = a.suite or SUITES[:6]
-    if a.gateway is None and suites != ["egress"] or a.sidecar is None and {"egress", "sdk"} & {*suites}:
-        ap.error("a program is missing: --gateway, --sidecar for egress, both for sdk")
+    alone = {"egress", "transparent", "explicit", "badtls"}
+    if a.gateway is None and {*suites} - alone or a.sidecar is None and {*suites} & (alone | APART):
+        ap.error("a program is missing: --gateway, --sidecar for egress and interception, both for sdk")
     aside = [s for s in suites if s in SUITES[:6]]      # probes wait more than they work; the others want the machine
     with concurrent.futures.ThreadPoolExecutor(a.j) as pool:
         results = list(pool.map(lambda suite: run(suite, a, least, known), aside))

@@ -19,7 +19,7 @@ export const FIRST_POLICY = { defaultAction: "deny", egress: [{ action: "allow",
 // ------------------------------------------------------------------------------------------------ options
 
 const OPTIONS = { // name: default; each is also read from SUITE_<NAME>
-  "self-test": false, "ingress": "", "ingress-uri": "", "ingress-lifecycle": "", "egress": "", "fake-egress": false, "no-vault": false, "renew": false,
+  "self-test": false, "ingress": "", "ingress-uri": "", "ingress-lifecycle": "", "egress": "", "fake-egress": false, "renew": false,
   "pod-ip": "127.0.0.2", "kube-port": "16443", "lifecycle-port": "16080", "redis-port": "16379",
   "egress-token": "egress-token-0123456789abcdef", "wait": "30", "groups": "",
 };
@@ -166,7 +166,7 @@ export async function setUp(opt, { commands } = {}) {
   // Back to the policy and the vault that the sidecar started with.
   async function resetEgress() {
     if (!egress) return;
-    if (!opt["no-vault"]) await egressCall("DELETE", "/credential-vault").catch(() => {});
+    await egressCall("DELETE", "/credential-vault").catch(() => {});
     const r = await egressCall("PUT", "/policy", FIRST_POLICY);
     assert.equal(r.status, 200, `PUT /policy answered ${r.status}: ${r.text}`);
   }

@@ -36,8 +36,7 @@ async function everySdkCall(name, sbx, withEgress) {
       const { endpoint } = await sbx.getEndpoint(18080), [addr, ...prefix] = endpoint.split("/"), headers = name === "header" || name === "proxy" ? to(sbx.id, 18080) : {};
       for (const [path, status] of [["healthz", 200], ["policy", 401]]) assert.equal((await raw(addr, { path: ["", ...prefix, path].join("/"), headers })).status, status, path);
     });
-    if (opt["no-vault"]) report.skip("9 calls of the vault: --no-vault", 9);
-    else await everyVaultCall(sbx);
+    await everyVaultCall(sbx);
   }
   await check("commands.run: output and exit code 0", async () => {
     const x = await sbx.commands.run("echo hello there");
@@ -106,6 +105,19 @@ async function everyVaultCall(sbx) {
       assert.equal(r.status, 200, r.text);
       assert.doesNotMatch(r.text, /s3cr3t|other-secret/, path);
     }
+  });
+  await check("vault: a name with a slash and a blank", async () => {
+    await vault.patch({ credentials: { add: [{ name: "a/b c", source: { type: "inline", value: "s3cr3t-third" } }] } });
+    assert.equal((await vault.getCredential("a/b c")).name, "a/b c");
+    await vault.patch({ credentials: { delete: ["a/b c"] } });
+    await rejects(vault.getCredential("a/b c"), 404);
+  });
+  await check("vault: what cannot be is refused with the reason, and changes nothing", async () => {
+    const before = (await vault.get()).revision, text = async (p) => String((await rejects(p, 400)).rawBody);
+    assert.match(await text(vault.patch({ credentials: { delete: ["tok"] } })), /binding "b1" references unknown credential "tok"/);
+    assert.match(await text(vault.patch({ bindings: { add: [{ name: "b3", match: { hosts: ["not-allowed.example.net"] }, auth: { type: "passthrough" } }] } })), /is not allowed by egress policy/);
+    assert.match(await text(sbx.deleteEgressRules(["api.example.com"])), /credential vault policy validation: /);
+    assert.equal((await vault.get()).revision, before);
   });
   await check("vault: delete, then 404", async () => { await vault.delete(); await rejects(vault.get(), 404); });
 }

@@ -29,9 +29,9 @@ def enter():
 
 
 def furnish():
-    """Loopback, and folders of the sidecar's that are nobody else's"""
+    """Loopback, and folders of the sidecar's that are nobody else's: what it exports, its authority, the namespace's trust"""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    for folder in ("/var/egress", "/opt/opensandbox"):
+    for folder in ("/var/egress", "/opt/opensandbox", "/var/lib/mitmproxy", "/usr/local/share/ca-certificates", "/etc/ssl/certs"):
         os.makedirs(folder, exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
 
@@ -69,7 +69,7 @@ def drive(a, folder):
             shutil.copy(os.path.join(HERE, name), folder)
     os.symlink(os.path.abspath(a.node_modules), folder + "/node_modules")   # node looks for packages beside the script
     argv = ["node", folder + "/run.mjs", "--ingress", "127.0.0.1:28888", "--ingress-uri", "127.0.0.1:28898", "--egress", POD + ":18080",
-            "--no-vault", "--groups", a.groups]
+            "--groups", a.groups]
     last = ""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as suite:
         for line in suite.stdout:
