@@ -167,7 +167,7 @@ static const struct conn_events tls_events = {on_ready, on_bytes, on_eof, on_fil
 
 static void begin_tls(struct lane *n, struct conn *c)
 {
-    struct tls_to to = {STR("bench.test"), {n->l->o.h2 ? "h2" : "http/1.1", NULL}};
+    struct tls_to to = {.name = STR("bench.test"), .alpn = {n->l->o.h2 ? "h2" : "http/1.1", NULL}};
     n->opening = c;
     conn_attach(c, &tls_events, n);
     conn_secure(c, n->l->tls, &to);

@@ -238,10 +238,10 @@ class Sidecar:
         except (OSError, ValueError):
             return 0
 
-    def request(self, method, body):
+    def request(self, method, body, path="/policy"):
         """A socket with all of it sent but the last byte, and that byte."""
         data = json.dumps(body, separators=(",", ":")).encode()
-        head = f"{method} /policy HTTP/1.1\r\nHost: x\r\nOPENSANDBOX-EGRESS-AUTH: {TOKEN}\r\nContent-Length: {len(data)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nOPENSANDBOX-EGRESS-AUTH: {TOKEN}\r\nContent-Length: {len(data)}\r\n\r\n"
         s = self.box.socket("box", to=("127.0.0.1", API))
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         s.sendall(head.encode() + data[:-1])
