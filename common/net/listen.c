@@ -171,6 +171,8 @@ struct listener *listener_start(struct worker *w, int fd, struct accept_gate *ga
     struct listener *l = mem_new(sizeof *l);
     int err = listen(fd, BACKLOG);
     assert(err == 0);
+    /* one that was kept for us over an end may still bear the ebb of that */
+    setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &(int){0}, sizeof(int));
     getsockname(fd, &bound.sa, &n);
     l->port = addr_port(&bound.sa);
     l->w = w;

@@ -80,7 +80,10 @@ def run_test(t, args, folder, report):
         faults.append(f"{type(e).__name__}: {e}{places(e)}")
     except Exception:
         faults.append(traceback.format_exc())
-    faults += lab.clear()
+    try:
+        faults += lab.clear()
+    except Exception:       # it must not get back into the runner's loop, of which this is a copy
+        faults.append(traceback.format_exc())
     if faults:
         outcome = "failed"
         report.write("\n".join(faults) + lab.tail())

@@ -116,7 +116,7 @@ def an_answer_is_scrubbed_by_the_vault_of_its_request_to_its_end(lab):
             go.clear()
             if c.version == "h1":
                 c.send(request("GET", "/v1/x", host="api.test"))
-                a = c.head()
+                c.head()
                 c.until(b"one ")
             else:
                 s = c.open("GET", "/v1/x")
@@ -378,3 +378,40 @@ def a_thousand_bindings_and_each_finds_its_own(lab):
             injected(b, f"CANARY-{i:04}-value")
 
 
+
+
+@test("LIFE-05", "13.1", limit=60)
+def after_an_orderly_end_of_the_worker_the_next_one_takes_connections(lab):
+    b = Vaulted(lab, supervised=True, PROXY_ADDR="127.0.0.1:3128")
+    for _ in range(2):
+        starts = b.s.starts()
+        os.kill(b.s.worker, signal.SIGTERM)
+        wait_for(lambda: b.s.starts() > starts, "the next worker", 20)
+        b.s.wait_healthy()
+        b.learn()
+        equal(b.h1("other.test", trust=b.theirs).ask("GET", "/").status, 200)
+        refused(b.h1().ask("GET", "/v1/x"), 503, GONE)
+        equal(b.w.client(3128).ask("GET", "http://other.test/", host="other.test").status, 200)
+
+
+@test("20", limit=60)
+def what_the_vault_does_is_counted(lab):
+    b = Vaulted(lab)
+    names = ("credential_proxy_requests_total", "credential_proxy_injections_total", "credential_proxy_denials_total", "credential_vault_mutations_total",
+             "credential_vault_mutation_failures_total")
+    before = {n: b.s.metric("opensandbox_" + n) or 0 for n in names}
+    for c in b.clients():
+        c.ask("GET", "/v1/x")
+        c.ask("GET", "/v1/../x")
+        c.ask("GET", "/none")
+    b.patch({})
+    b.patch({"expectedRevision": 77}, 409)
+    def grown():
+        return {n: (b.s.metric("opensandbox_" + n) or 0) - before[n] for n in names}
+    wait_for(lambda: grown()[names[0]] >= 6, f"requests, {grown()}")
+    seen = grown()
+    equal((seen[names[1]], seen[names[2]], seen[names[3]]), (2, 2, 1), "injections, denials, mutations")
+    equal(seen[names[4]], 1, "failures of mutations")
+    check((b.s.metric("opensandbox_credential_proxy_request_duration_seconds_count") or 0) > 0, "durations")
+    lines = b.s.logged(lambda line: line.get("decision") in ("injected", "denied"))
+    check(len(lines) >= 4 and all(line["target.host"] == "api.test" and line.get("binding", "b") == "b" for line in lines), lines)
