@@ -124,24 +124,12 @@ static void hang_up(struct bindings *s, unsigned i, struct str host)
     *(wild ? &node->wild_schemes : &node->exact_schemes) |= schemes_of(&s->at[i]);
 }
 
-/* Only names that are a suffix themselves need to know what is below. */
-static void tell_above(struct bindings *s, unsigned i, struct str host)
-{
-    if (!is_wild(host))
-        return;
-    for (struct str name = str_skip(host, 2); name_up(&name);) {
-        struct host_node *node = node_of(s, name);
-        if (node && node->wild)
-            put_ref(s, &node->below, i);
-    }
-}
-
 /* From the last to the first, since each goes to the front of its list. */
-static void index_hosts(struct bindings *s, void (*one)(struct bindings *, unsigned, struct str))
+static void index_hosts(struct bindings *s)
 {
     for (unsigned i = s->n; i-- > 0;)
         for (unsigned k = s->at[i].hosts.n; k-- > 0;)
-            one(s, i, s->at[i].hosts.at[k]);
+            hang_up(s, i, s->at[i].hosts.at[k]);
 }
 
 struct bindings *bindings_new_unchecked(const struct binding *const *at, unsigned n)
@@ -160,8 +148,7 @@ struct bindings *bindings_new_unchecked(const struct binding *const *at, unsigne
     for (unsigned i = 0; i < n; i++)
         s->at[i] = copy(sorted[i], &s->mem);
     mem_free(sorted);
-    index_hosts(s, hang_up);
-    index_hosts(s, tell_above);
+    index_hosts(s);
     return s;
 }
 

@@ -1,199 +1,245 @@
-/* bindings_conflict.c — can two bindings match the same request?  Only those that share a name are
- * compared at all, and of those the lists are searched sorted, so that neither many bindings nor
- * long lists cost their square. */
+/* bindings_conflict.c — can two bindings match the same request?  They can where their schemes,
+ * hosts, methods and paths all meet.  Whose texts meet is found for all bindings at once, in one
+ * walk over the sorted texts of all, and kept as a bit for each pair: neither many bindings nor
+ * long lists cost their square in comparisons. */
 #include <stdlib.h>
 
 #include "policies/bindings_impl.h"
 
-/* A path pattern without its star. */
-struct stem {
+/* One text of a binding; an open one meets all that begin with it, another one only its equals. */
+struct entry {
+    uint64_t begins; /* its first bytes, so that sorting seldom looks at the rest */
     struct str text;
-    bool open; /* a star stood behind it */
+    unsigned i; /* of the binding */
+    bool open;
 };
 
-/* A binding as it is compared; lists are sorted. */
-struct prepared {
-    unsigned schemes;
-    uint64_t method_bits; /* one for each method; without one in common no method is */
-    struct str *methods;
-    struct stem *paths;
-    unsigned nmethods, npaths;
-    unsigned asked_by; /* the binding that compared itself with it last, plus 1 */
+/* A row of bits for each binding: with whom it meets. */
+struct table {
+    uint64_t *bits;
+    unsigned words; /* of a row */
 };
 
-struct checking {
-    const struct bindings *s;
-    struct prepared *all;
-    unsigned i;     /* who compares itself */
-    unsigned found; /* the lowest place it collides with; the number of bindings: none */
+/* An open text that the walk is below of. */
+struct level {
+    struct str text;
+    uint64_t *sum; /* the bindings of this one and of those above it */
 };
 
-/* ---- preparing */
+struct walk {
+    struct table *t;
+    struct arena *a;
+    struct level *levels;
+    unsigned depth, made, room; /* levels in use, with a sum, allocated */
+    uint64_t *here;             /* a row */
+};
+
+/* ---- rows */
+
+static void set(uint64_t *row, unsigned i)
+{
+    row[i / 64] |= (uint64_t)1 << i % 64;
+}
+
+static void unite(uint64_t *row, const uint64_t *with, unsigned words)
+{
+    for (unsigned w = 0; w < words; w++)
+        row[w] |= with[w];
+}
+
+static uint64_t *row_of(const struct table *t, unsigned i)
+{
+    return t->bits + (size_t)i * t->words;
+}
+
+static bool meet(const struct table *t, unsigned i, unsigned k)
+{
+    return row_of(t, i)[k / 64] >> k % 64 & 1 || row_of(t, k)[i / 64] >> i % 64 & 1;
+}
+
+/* ---- one walk */
+
+static uint64_t begins_of(struct str s)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof n; i++)
+        n = n << 8 | (i < s.n ? (uint8_t)s.p[i] : 0);
+    return n;
+}
 
 static int by_text(const void *x, const void *y)
 {
-    const struct str *a = x, *b = y;
-    return str_cmp(*a, *b);
+    const struct entry *a = x, *b = y;
+    if (a->begins != b->begins)
+        return a->begins < b->begins ? -1 : 1;
+    return str_cmp(a->text, b->text);
 }
 
-static int by_stem(const void *x, const void *y)
+static struct level *push(struct walk *w, struct str text)
 {
-    const struct stem *a = x, *b = y;
-    int order = str_cmp(a->text, b->text);
-    return order ? order : (int)b->open - (int)a->open;
-}
-
-static unsigned method_bit(struct str method)
-{
-    unsigned h = 0;
-    for (size_t i = 0; i < method.n; i++)
-        h = h * 31 + (unsigned char)method.p[i];
-    return h % 64;
-}
-
-static void prepare(const struct binding *b, struct arena *a, struct prepared *p)
-{
-    *p = (struct prepared){.schemes = schemes_of(b),
-                           .methods = arena_get(a, (b->methods.n + 1) * sizeof *p->methods),
-                           .paths = arena_get(a, (b->paths.n + 1) * sizeof *p->paths),
-                           .nmethods = b->methods.n,
-                           .npaths = b->paths.n};
-    for (unsigned i = 0; i < p->nmethods; i++) {
-        p->methods[i] = b->methods.at[i];
-        p->method_bits |= (uint64_t)1 << method_bit(p->methods[i]);
+    if (w->depth == w->room) {
+        w->room = w->room ? 2 * w->room : 16;
+        w->levels = mem_renew(w->levels, w->room * sizeof *w->levels);
     }
-    for (unsigned i = 0; i < p->npaths; i++) {
-        struct str path = b->paths.at[i];
-        bool open = path.p[path.n - 1] == '*';
-        p->paths[i] = (struct stem){str_head(path, path.n - open), open};
+    struct level *l = &w->levels[w->depth++];
+    if (w->depth > w->made) {
+        l->sum = arena_get(w->a, w->t->words * sizeof *l->sum);
+        w->made = w->depth;
     }
-    if (p->nmethods > 1)
-        qsort(p->methods, p->nmethods, sizeof *p->methods, by_text);
-    if (p->npaths > 1)
-        qsort(p->paths, p->npaths, sizeof *p->paths, by_stem);
+    l->text = text;
+    memset(l->sum, 0, w->t->words * sizeof *l->sum);
+    if (w->depth > 1)
+        unite(l->sum, l[-1].sum, w->t->words);
+    return l;
 }
 
-/* ---- comparing two */
-
-static bool methods_meet(const struct prepared *a, const struct prepared *b)
+/* What is open at this text, if anything is, becomes a level. */
+static void open_level(struct walk *w, const struct entry *at, unsigned n)
 {
-    const struct prepared *less = a->nmethods < b->nmethods ? a : b, *more = less == a ? b : a;
-    for (unsigned i = 0; i < less->nmethods; i++)
-        if (bsearch(&less->methods[i], more->methods, more->nmethods, sizeof *more->methods,
-                    by_text))
-            return true;
-    return false;
-}
-
-/* The first of them that is not before `text`, or their number. */
-static unsigned first_from(const struct prepared *p, struct str text)
-{
-    unsigned low = 0, high = p->npaths;
-    while (low < high) {
-        unsigned middle = low + (high - low) / 2;
-        if (str_cmp(p->paths[middle].text, text) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Does a path of a take in the whole of one of b?  What begins with a text stands together, from
- * that text on. */
-static bool takes_in(const struct prepared *a, const struct prepared *b)
-{
-    for (unsigned i = 0; i < a->npaths; i++) {
-        const struct stem *path = &a->paths[i];
-        unsigned at = first_from(b, path->text);
-        if (at == b->npaths)
+    struct level *l = NULL;
+    for (unsigned i = 0; i < n; i++) {
+        if (!at[i].open)
             continue;
-        struct str other = b->paths[at].text;
-        if (path->open ? str_starts(other, path->text) : str_eq(other, path->text))
-            return true;
-    }
-    return false;
-}
-
-/* The last byte that both have differs most often. */
-static bool begins_with(struct str s, struct str with)
-{
-    if (with.n == 0)
-        return true;
-    return with.n <= s.n && s.p[with.n - 1] == with.p[with.n - 1] &&
-           memcmp(s.p, with.p, with.n) == 0;
-}
-
-static bool stems_meet(const struct stem *a, const struct stem *b)
-{
-    const struct stem *less = a->text.n < b->text.n ? a : b, *more = less == a ? b : a;
-    bool enough = less->open || less->text.n == more->text.n;
-    return enough && begins_with(more->text, less->text);
-}
-
-static bool paths_meet(const struct prepared *a, const struct prepared *b)
-{
-    if (a->npaths == 1 && b->npaths == 1)
-        return stems_meet(a->paths, b->paths);
-    return takes_in(a, b) || takes_in(b, a);
-}
-
-/* What costs least is asked first. */
-static bool collide(const struct prepared *a, const struct prepared *b)
-{
-    return a->schemes & b->schemes && a->method_bits & b->method_bits && paths_meet(a, b) &&
-           methods_meet(a, b);
-}
-
-/* ---- comparing all */
-
-static void ask(struct checking *c, const struct ref *list)
-{
-    const struct prepared *mine = &c->all[c->i];
-    for (; list; list = list->next) {
-        struct prepared *other = &c->all[list->i];
-        if (list->i <= c->i || list->i >= c->found || other->asked_by == c->i + 1)
-            continue;
-        other->asked_by = c->i + 1;
-        if (collide(mine, other))
-            c->found = list->i;
+        l = l ? l : push(w, at->text);
+        set(l->sum, at[i].i);
     }
 }
 
-static void ask_all(struct checking *c, struct str host)
+/* n entries of one text.  Each meets what is open above it and here, and its equals. */
+static void enter(struct walk *w, const struct entry *at, unsigned n)
 {
-    if (host.p[0] != '*') {
-        ask(c, node_of(c->s, host)->exact);
+    unsigned words = w->t->words;
+    while (w->depth > 0 && !str_starts(at->text, w->levels[w->depth - 1].text))
+        w->depth--;
+    open_level(w, at, n);
+    if (w->depth == 0 && n == 1)
         return;
+    memset(w->here, 0, words * sizeof *w->here);
+    if (w->depth > 0)
+        unite(w->here, w->levels[w->depth - 1].sum, words);
+    for (unsigned i = 0; i < n; i++)
+        set(w->here, at[i].i);
+    for (unsigned i = 0; i < n; i++)
+        unite(row_of(w->t, at[i].i), w->here, words);
+}
+
+/* Sorted, a text stands behind all that it begins with, and what stands between begins so, too. */
+static void walk(struct table *t, struct entry *all, unsigned n, struct arena *a)
+{
+    struct walk w = {.t = t, .a = a, .here = arena_get(a, t->words * sizeof *w.here)};
+    if (n > 1)
+        qsort(all, n, sizeof(*all), by_text);
+    for (unsigned i = 0, k; i < n; i = k) {
+        for (k = i + 1; k < n && by_text(&all[i], &all[k]) == 0; k++)
+            ;
+        enter(&w, &all[i], k - i);
     }
-    struct str name = str_skip(host, 2);
-    const struct host_node *node = node_of(c->s, name);
-    ask(c, node->wild);
-    ask(c, node->below);
-    while (name_up(&name)) {
-        node = node_of(c->s, name);
-        if (node)
-            ask(c, node->wild);
+    mem_free(w.levels);
+}
+
+/* ---- the texts */
+
+/* Read backwards, the names below another one begin with it.  An exact host meets no wildcard,
+ * since it goes before all of them (contract 9.2); so the two kinds begin differently. */
+static struct entry host_entry(struct str host, struct arena *a)
+{
+    bool wild = host.p[0] == '*';
+    char *text = arena_get(a, host.n + 1);
+    size_t n = 0;
+    text[n++] = wild ? '*' : '=';
+    for (size_t i = host.n; i > (wild ? 1 : 0); i--)
+        text[n++] = host.p[i - 1];
+    return (struct entry){.text = {text, n}, .open = wild};
+}
+
+static struct entry path_entry(struct str path, struct arena *a)
+{
+    bool open = path.p[path.n - 1] == '*';
+    (void)a;
+    return (struct entry){.text = str_head(path, path.n - open), .open = open};
+}
+
+static struct entry method_entry(struct str method, struct arena *a)
+{
+    (void)a;
+    return (struct entry){.text = method};
+}
+
+static const struct str_list *hosts_of(const struct binding *b)
+{
+    return &b->hosts;
+}
+
+static const struct str_list *paths_of(const struct binding *b)
+{
+    return &b->paths;
+}
+
+static const struct str_list *methods_of(const struct binding *b)
+{
+    return &b->methods;
+}
+
+/* Whose lists of this kind meet. */
+static struct table table_of(const struct bindings *s,
+                             const struct str_list *(*list_of)(const struct binding *b),
+                             struct entry (*entry_of)(struct str text, struct arena *a),
+                             struct arena *a)
+{
+    unsigned n = bindings_count(s), all = 0, at = 0;
+    struct table t = {.words = n / 64 + 1};
+    t.bits = arena_zero(a, (size_t)(n + 1) * t.words * sizeof *t.bits);
+    for (unsigned i = 0; i < n; i++)
+        all += list_of(bindings_at(s, i))->n;
+    struct entry *entries = arena_get(a, ((size_t)all + 1) * sizeof *entries);
+    for (unsigned i = 0; i < n; i++) {
+        const struct str_list *list = list_of(bindings_at(s, i));
+        for (unsigned k = 0; k < list->n; k++) {
+            struct entry *e = &entries[at++];
+            *e = entry_of(list->at[k], a);
+            e->begins = begins_of(e->text);
+            e->i = i;
+        }
     }
+    walk(&t, entries, all, a);
+    return t;
+}
+
+/* ---- the first pair */
+
+struct tables {
+    struct table methods, hosts, paths;
+};
+
+/* The first after i that collides with it; the number of bindings: none. */
+static unsigned first_after(const struct bindings *s, const struct tables *t, unsigned i)
+{
+    const uint64_t *row = row_of(&t->methods, i); /* equals see each other: it is whole */
+    unsigned n = bindings_count(s), schemes = schemes_of(bindings_at(s, i));
+    for (unsigned k = i + 1; k < n; k++) {
+        uint64_t rest = row[k / 64] >> k % 64;
+        if (rest == 0)
+            k |= 63; /* on to the next word */
+        else if (rest & 1 && meet(&t->hosts, i, k) && meet(&t->paths, i, k) &&
+                 schemes & schemes_of(bindings_at(s, k)))
+            return k;
+    }
+    return n;
 }
 
 bool bindings_conflict(const struct bindings *s, unsigned *ret_i, unsigned *ret_k)
 {
-    unsigned n = bindings_count(s);
+    unsigned n = bindings_count(s), found = n;
     struct arena a;
     arena_init(&a, NULL, 0);
-    struct checking c = {.s = s, .all = arena_get(&a, (n + 1) * sizeof *c.all), .found = n};
-    for (unsigned i = 0; i < n; i++)
-        prepare(bindings_at(s, i), &a, &c.all[i]);
-    for (; c.i < n && c.found == n; c.i++) {
-        const struct str_list *hosts = &bindings_at(s, c.i)->hosts;
-        for (unsigned k = 0; k < hosts->n; k++)
-            ask_all(&c, hosts->at[k]);
+    struct tables t = {.methods = table_of(s, methods_of, method_entry, &a),
+                       .hosts = table_of(s, hosts_of, host_entry, &a),
+                       .paths = table_of(s, paths_of, path_entry, &a)};
+    for (unsigned i = 0; i < n && found == n; i++) {
+        found = first_after(s, &t, i);
+        *ret_i = i;
     }
     arena_done(&a);
-    if (c.found == n)
-        return false;
-    *ret_i = c.i - 1;
-    *ret_k = c.found;
-    return true;
+    *ret_k = found;
+    return found < n;
 }

@@ -41,7 +41,6 @@ struct host_node {
     struct str name;
     struct ref *exact; /* bindings that name it */
     struct ref *wild;  /* that name *. and it */
-    struct ref *below; /* that name *. and something below it */
     unsigned exact_schemes, wild_schemes;
 };
 

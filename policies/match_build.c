@@ -9,7 +9,9 @@
 enum {
     LOOKED_AT = 256, /* of a string, for a pair */
     SHARED_MAX = 8,  /* strings that one pair stands for, while there are others */
-    PAIR_BITS = 65536 / 64,
+    MANY = 64,       /* strings */
+    PAIRS = 65536,
+    PAIR_BITS = PAIRS / 64,
     ALIGN = 16,
 };
 
@@ -29,6 +31,7 @@ struct build {
     size_t bytes; /* of all strings */
     unsigned cost[256];
     uint64_t used[PAIR_BITS];
+    unsigned *users; /* of each pair, where there are many strings; else NULL */
 };
 
 static int by_bytes(const void *a, const void *b)
@@ -73,9 +76,12 @@ static void weigh_bytes(struct build *b)
     b->cost[0] = b->cost[255] = sizeof common / 2; /* of what is no text */
 }
 
+/* Counted for few, since a request brings a few of its own and a table would cost more. */
 static unsigned users_of(const struct build *b, unsigned before, uint16_t pair)
 {
     unsigned n = 0;
+    if (b->users)
+        return b->users[pair];
     if (b->used[pair / 64] >> pair % 64 & 1)
         for (unsigned i = 0; i < before; i++)
             n += b->anchors[i].pair == pair;
@@ -106,6 +112,8 @@ static void choose(struct build *b, unsigned index)
         a->pair = pair_at(s.p + i);
     }
     b->used[a->pair / 64] |= UINT64_C(1) << a->pair % 64;
+    if (b->users)
+        b->users[a->pair]++;
 }
 
 /* Short strings first: longer ones often hold them. */
@@ -120,8 +128,13 @@ static void choose_all(struct build *b)
             b->anchors[b->nanchors++] = (struct anchor){.at = (uint32_t)s.n, .string = i};
     }
     qsort(b->anchors, b->nanchors, sizeof *b->anchors, by_length);
+    if (b->nanchors > MANY)
+        b->users = mem_new(PAIRS * sizeof *b->users);
     for (unsigned i = 0; i < b->nanchors; i++)
         choose(b, i);
+    if (b->users)
+        mem_free_wiped(b->users);
+    b->users = NULL;
     qsort(b->anchors, b->nanchors, sizeof *b->anchors, by_pair);
 }
 

@@ -13,6 +13,10 @@ enum coding { CODING_NONE, CODING_GZIP, CODING_BR, CODING_ZSTD, CODING_UNKNOWN }
  * coding or one that we cannot read is UNKNOWN. */
 enum coding coding_read(const struct field *fields, unsigned nfields);
 
+/* Most memory that all decoders of the process may hold, 32 MiB at least: one window of any coding
+ * fits. */
+void coding_limit(size_t bytes);
+
 struct decoder;
 /* c: one that is known.  NULL: the windows of all decoders have as much memory as they may
  * (OVERLOAD). */

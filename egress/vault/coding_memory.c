@@ -6,18 +6,24 @@
 
 enum {
     HEAD = 16, /* the size, and what follows aligned for anything */
-    TOTAL_MAX = 192 * 1024 * 1024,
+    MAX_DEFAULT = 64 * 1024 * 1024,
 };
 
 /* Of the whole process: workers share its memory. */
-static atomic_size_t total;
+static atomic_size_t total, most = MAX_DEFAULT;
+
+void coding_limit(size_t bytes)
+{
+    atomic_store(&most, bytes);
+}
 
 void *coding_alloc(size_t n)
 {
-    if (n > TOTAL_MAX - HEAD)
+    size_t max = atomic_load(&most);
+    if (n > max - HEAD)
         return NULL;
     size_t bytes = HEAD + n, before = atomic_fetch_add(&total, bytes);
-    if (before > TOTAL_MAX - bytes) {
+    if (before > max - bytes) {
         atomic_fetch_sub(&total, bytes);
         return NULL;
     }

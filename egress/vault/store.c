@@ -185,6 +185,16 @@ static struct vault *make(const struct judging *j, struct bindings *bindings, in
     return v;
 }
 
+static bool are_few(unsigned n, unsigned max, const char *what, struct arena *a,
+                    struct vault_fault *ret)
+{
+    if (max == 0 || n <= max)
+        return true;
+    *ret = (struct vault_fault){400,
+                                arena_printf(a, "too many %s: %u, the limit is %u", what, n, max)};
+    return false;
+}
+
 /* What two finished edits come to. */
 static struct vault *finish(const struct edit *credentials, const struct edit *bindings,
                             int64_t revision, const struct vault_rules *rules,
@@ -193,6 +203,9 @@ static struct vault *finish(const struct edit *credentials, const struct edit *b
     struct judging j = {.cover = cover, .a = credentials->a};
     j.credentials = edit_sorted(credentials, &j.ncredentials);
     j.bindings = edit_sorted(bindings, &j.nbindings);
+    if (!are_few(j.ncredentials, rules->max_credentials, "credentials", j.a, ret) ||
+        !are_few(j.nbindings, rules->max_bindings, "bindings", j.a, ret))
+        return NULL;
     struct bindings *set = judge(&j);
     if (!set) {
         *ret = (struct vault_fault){400, j.fault};

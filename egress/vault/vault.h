@@ -12,8 +12,9 @@ struct vault;
 
 /* What the settings say (contract 3, 4.2, 14). */
 struct vault_rules {
-    bool scoped;     /* E_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH */
-    size_t body_min; /* E_SCRUB_BODY_MIN */
+    bool scoped;                            /* E_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH */
+    size_t body_min;                        /* E_SCRUB_BODY_MIN */
+    unsigned max_credentials, max_bindings; /* in all, E_VAULT_MAX_…; 0: no limit */
 };
 
 /* A refused write: 400 or 409 and the text, in the arena of the call. */

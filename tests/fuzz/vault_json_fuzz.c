@@ -25,7 +25,7 @@ static struct str allow(void *user, const struct binding *b, struct str host, st
     return STR("");
 }
 
-static const struct vault_rules rules = {false, 6};
+static const struct vault_rules rules = {.body_min = 6};
 static const struct vault_cover cover = {allow, NULL};
 
 static void check_fault(const struct vault_fault *f)

@@ -10,7 +10,7 @@
 
 #include "base/secret.h"
 
-static const struct vault_rules rules = {false, 6};
+static const struct vault_rules rules = {.body_min = 6};
 
 /* ---- a policy that lets all hosts through but one */
 
@@ -456,6 +456,45 @@ static void a_thousand_bindings_are_one_write(void **state)
     vault_unref(v);
 }
 
+static void a_write_that_would_come_to_too_much_changes_nothing(void **state)
+{
+    static const struct {
+        struct vault_rules rules;
+        const char *patch, *fault;
+    } rows[] = {
+        {{.max_credentials = 1, .max_bindings = 2},
+         "{\"credentials\":{\"add\":[{\"name\":\"l\",\"source\":{\"value\":\"w\"}}]}}",
+         "too many credentials: 2, the limit is 1"},
+        {{.max_credentials = 2, .max_bindings = 1},
+         "{\"bindings\":{\"add\":[{\"name\":\"c\",\"match\":{\"hosts\":[\"c.d\"]},\"auth\":{"
+         "\"type\":"
+         "\"passthrough\"}}]}}",
+         "too many bindings: 2, the limit is 1"},
+        {{.max_credentials = 1, .max_bindings = 1},
+         "{\"credentials\":{\"replace\":[{\"name\":\"k\",\"source\":{\"value\":\"w\"}}]}}",
+         NULL},
+    };
+    struct fixture *f = *state;
+    struct vault *old =
+        create(f, "{\"credentials\":[{\"name\":\"k\",\"source\":{\"value\":\"v\"}}],"
+                  "\"bindings\":[{\"name\":\"b\",\"match\":{\"hosts\":[\"a.b\"]},"
+                  "\"auth\":{\"type\":\"bearer\",\"credential\":\"k\"}}]}");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct vault_rules *r = &rows[i].rules;
+        f->fault = (struct vault_fault){0};
+        struct vault_patch *p = vault_patch_read(str_of(rows[i].patch), r, &f->a, &f->fault);
+        assert_non_null(p);
+        struct vault *v = vault_edit(old, p, r, &f->cover, &f->a, &f->fault);
+        vault_patch_free(p);
+        assert_int_equal(v == NULL, rows[i].fault != NULL);
+        assert_int_equal(f->fault.status, v ? 0 : 400);
+        if (!v)
+            same(f->fault.text, rows[i].fault);
+        vault_unref(v);
+    }
+    vault_unref(old);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -478,6 +517,7 @@ int main(void)
         TEST(what_a_binding_uses_is_redacted_and_nothing_else),
         TEST(warnings_name_the_first_and_count_the_rest),
         TEST(a_thousand_bindings_are_one_write),
+        TEST(a_write_that_would_come_to_too_much_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,8 @@ static struct str body_of(struct row *r)
 
 static struct vault *create(struct row *r, struct cover *c, struct vault_fault *ret)
 {
-    struct vault_rules rules = {row_bool(row_member(r->v, "facts"), "scoped_match"), 6};
+    struct vault_rules rules = {.scoped = row_bool(row_member(r->v, "facts"), "scoped_match"),
+                                .body_min = 6};
     struct vault_cover cover = cover_of(c);
     struct vault_create *asked = vault_create_read(body_of(r), &rules, r->a, ret);
     struct vault *v = asked ? vault_new(asked, &rules, &cover, r->a, ret) : NULL;
