@@ -252,6 +252,12 @@ static void adopt_view(struct boot *b, const struct egress_view *view)
     b->rules = force_rules(b->set, view);
 }
 
+/* Who needs it has it as a secret; that there is one is still known by the length. */
+static void forget(struct str setting)
+{
+    mem_wipe((void *)(uintptr_t)setting.p, setting.n);
+}
+
 bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
 {
     struct boot *b = boot_of(app);
@@ -274,17 +280,19 @@ bool boot_start(struct app *app, struct arena *a, struct str *ret_error)
     make_dns(b, &list);
     if (!make_events(b, ret_error))
         return false;
-    b->parent = boot_parent_new(b, ret_error);
-    if (!b->parent && ret_error->n)
-        return false;
-    b->sc->parent = boot_parent_dial(b->parent);
     bool reads = fds.relay[0] >= 0 || fds.proxy >= 0;
     if (reads && !boot_intercept_start(b->reads, b, ret_error))
         return false;
+    b->parent = boot_parent_new(b, boot_intercept_never(b->reads), ret_error);
+    if (!b->parent && ret_error->n)
+        return false;
+    b->sc->parent = boot_parent_dial(b->parent);
     make_relay(b, &fds);
     listen_dns(b, &fds);
     start_kernel(b);
     force_start(b, fds.api);
+    forget(b->set->token);
+    forget(b->set->parent_auth);
     events_loaded(b->sc->events, b->view);
     app_ready(app);
     return true;

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "egress/boot_parent.h"
+#include "egress/boot_tls.h"
 #include "egress/intercept/ca.h"
 #include "egress/intercept/intercept.h"
 #include "egress/intercept/passlist.h"
@@ -13,7 +15,7 @@
 #include "net/tls.h"
 #include "proxy/proxy.h"
 
-enum { CONFIG_BYTES = 1 << 20, PEM_BYTES = 4 << 20, SESSIONS = 256 };
+enum { CONFIG_BYTES = 1 << 20, SESSIONS = 256 };
 
 #define CONFIG CA_FOLDER "/config.yaml"
 
@@ -24,7 +26,17 @@ struct boot_intercept {
     struct passlist *passlist;
     struct ca *ca;
     struct mint *mint;
+    char *never; /* PEM of every authority that was ours since the start; NULL: there was none */
+    struct tls_ctx **retired; /* what runs may still dial by them */
+    unsigned nretired;
 };
+
+static void warn(const char *what, struct str error)
+{
+    char *text = mem_strdup(error);
+    log_note(LOG_WARN, what, "error", text, NULL);
+    mem_free(text);
+}
 
 /* ---- config.yaml */
 
@@ -105,28 +117,33 @@ struct boot_intercept *boot_intercept_prepare(struct egress_settings *set, struc
     return NULL;
 }
 
-void boot_intercept_reload(struct boot_intercept *p)
+static void reload_config(struct boot_intercept *p, struct arena *a)
 {
     struct mitm_config config;
     struct passlist *old = p->passlist;
-    struct arena a;
     struct str error;
-    if (!p->b)
-        return; /* nothing can be read */
-    arena_init(&a, NULL, 0);
-    if (read_config(&config, &a, &error)) {
-        p->passlist = passlist_new(config.ignore_hosts, config.nignore_hosts, warn_pattern, NULL);
-        p->b->sc->passlist = p->passlist;
-        passlist_free(old); /* nobody keeps it over a turn */
-    } else {
-        char *text = mem_strdup(error);
-        log_note(LOG_WARN, "config.yaml stays as it was read before", "error", text, NULL);
-        mem_free(text);
+    if (!read_config(&config, a, &error)) {
+        warn("config.yaml stays as it was read before", error);
+        return;
     }
-    arena_done(&a);
+    p->passlist = passlist_new(config.ignore_hosts, config.nignore_hosts, warn_pattern, NULL);
+    p->b->sc->passlist = p->passlist;
+    passlist_free(old); /* nobody keeps it over a turn */
 }
 
 /* ---- the authority */
+
+/* The sandbox must get it; what else should have it may not be ours to write. */
+static bool give_out(const struct boot_intercept *p, const struct ca *ca, struct arena *a,
+                     struct str *ret_error)
+{
+    *ret_error = STR("");
+    if (!ca_export(ca, &p->paths, a, ret_error) && p->set->mitm)
+        return false;
+    if (ret_error->n)
+        warn("the authority is not everywhere that it should be", *ret_error);
+    return true;
+}
 
 static bool open_ca(struct boot_intercept *p, struct str *ret_error)
 {
@@ -135,44 +152,16 @@ static bool open_ca(struct boot_intercept *p, struct str *ret_error)
     p->ca = ca_open(&p->paths, kind, worker_unix_s(p->b->w), a, ret_error);
     if (!p->ca)
         return false;
-    *ret_error = STR("");
-    if (!ca_export(p->ca, &p->paths, a, ret_error) && p->set->mitm)
-        return false;
-    if (ret_error->n) {
-        char *text = mem_strdup(*ret_error);
-        log_note(LOG_WARN, "the authority is not everywhere that it should be", "error", text,
-                 NULL);
-        mem_free(text);
-    }
-    return true;
+    p->never = mem_strdup(ca_pem(p->ca));
+    return give_out(p, p->ca, a, ret_error);
+}
+
+struct str boot_intercept_never(const struct boot_intercept *p)
+{
+    return p->never ? str_of(p->never) : STR("");
 }
 
 /* ---- TLS of both sides */
-
-static struct tls_ctx *to_origins(struct boot_intercept *p, struct str *ret_error)
-{
-    const struct egress_settings *set = p->set;
-    struct file_bytes pem = {0};
-    char *path = set->extra_ca.n ? mem_strdup(set->extra_ca) : NULL;
-    int error = path ? file_get(path, PEM_BYTES, &pem) : 0;
-    mem_free(path);
-    if (error || (set->extra_ca.n && !pem.exists)) {
-        *ret_error =
-            arena_printf(p->b->mem, EGRESS_VARIABLE "MITMPROXY_UPSTREAM_EXTRA_CA: %.*s: %s",
-                         STR_ARG(set->extra_ca), error ? strerrordesc_np(-error) : "no such file");
-        file_bytes_done(&pem);
-        return NULL;
-    }
-    struct tls_client_rules rules = {.roots_pem = {pem.p, pem.n},
-                                     .roots_dir = set->trust_dir,
-                                     .never_pem = ca_pem(p->ca),
-                                     .sessions = SESSIONS,
-                                     .insecure = set->ssl_insecure,
-                                     .wipe = true};
-    struct tls_ctx *ctx = tls_client_new(&rules, p->b->mem, ret_error);
-    file_bytes_done(&pem);
-    return ctx;
-}
 
 static struct tls_ctx *to_clients(struct boot_intercept *p, struct str *ret_error)
 {
@@ -186,7 +175,8 @@ static struct tls_ctx *to_clients(struct boot_intercept *p, struct str *ret_erro
 static bool make_intercept(struct boot_intercept *p, struct str *ret_error)
 {
     struct sidecar *sc = p->b->sc;
-    sc->origin_tls = to_origins(p, ret_error);
+    sc->origin_tls =
+        boot_tls_client(p->set, boot_intercept_never(p), SESSIONS, p->b->mem, ret_error);
     struct tls_ctx *server = sc->origin_tls ? to_clients(p, ret_error) : NULL;
     if (!server)
         return false;
@@ -202,6 +192,89 @@ static bool make_intercept(struct boot_intercept *p, struct str *ret_error)
     return true;
 }
 
+/* ---- another authority */
+
+/* Everything that it needs, before anything changes. */
+struct successor {
+    struct ca *ca;
+    char *never;
+    struct tls_ctx *origins, *parent;
+};
+
+static void drop(struct successor *n)
+{
+    tls_ctx_unref(n->origins);
+    tls_ctx_unref(n->parent);
+    mem_free(n->never);
+    ca_free(n->ca);
+}
+
+static bool make_successor(const struct boot_intercept *p, struct successor *n, struct arena *a,
+                           struct str *ret_error)
+{
+    const struct egress_settings *set = p->set;
+    struct str never = arena_cat(a, str_of(p->never), ca_pem(n->ca));
+    n->never = mem_strdup(never);
+    n->origins = boot_tls_client(set, never, SESSIONS, a, ret_error);
+    if (!n->origins)
+        return false;
+    bool asks = p->b->parent && set->parent.tls;
+    n->parent = asks ? boot_tls_client(set, never, 0, a, ret_error) : NULL;
+    return (!asks || n->parent) && give_out(p, n->ca, a, ret_error);
+}
+
+static void retire(struct boot_intercept *p, struct tls_ctx *ctx)
+{
+    p->retired = mem_renew(p->retired, (p->nretired + 1) * sizeof(*p->retired));
+    p->retired[p->nretired++] = ctx;
+}
+
+/* Connections that are up go on as they are. */
+static void succeed(struct boot_intercept *p, const struct successor *n)
+{
+    struct sidecar *sc = p->b->sc;
+    struct mint *mint = mint_new(n->ca, MINT_NAMES);
+    intercept_mint(sc->intercept, mint);
+    mint_free(p->mint);
+    ca_free(p->ca);
+    mem_free(p->never);
+    p->mint = mint;
+    p->ca = n->ca;
+    p->never = n->never;
+    retire(p, sc->origin_tls);
+    sc->origin_tls = n->origins;
+    if (n->parent)
+        retire(p, boot_parent_renew(p->b->parent, n->parent));
+    log_note(LOG_INFO, "another interception authority is in force", NULL);
+}
+
+static void reload_ca(struct boot_intercept *p, struct arena *a)
+{
+    struct successor n = {0};
+    struct str error;
+    bool good = ca_again(p->ca, &p->paths, worker_unix_s(p->b->w), a, &n.ca, &error);
+    if (good && !n.ca)
+        return;
+    if (good && make_successor(p, &n, a, &error)) {
+        succeed(p, &n);
+        return;
+    }
+    drop(&n);
+    warn("the interception authority stays as it was", error);
+}
+
+void boot_intercept_reload(struct boot_intercept *p)
+{
+    struct arena a;
+    if (!p->b)
+        return; /* nothing can be read */
+    arena_init(&a, NULL, 0);
+    reload_config(p, &a);
+    if (p->b->sc->intercept)
+        reload_ca(p, &a);
+    arena_done(&a);
+}
+
 /* ---- life */
 
 bool boot_intercept_start(struct boot_intercept *p, struct boot *b, struct str *ret_error)
@@ -212,9 +285,7 @@ bool boot_intercept_start(struct boot_intercept *p, struct boot *b, struct str *
         return true;
     if (p->set->mitm)
         return false;
-    char *text = mem_strdup(*ret_error);
-    log_note(LOG_WARN, "no TLS can be read: what a binding names is refused", "error", text, NULL);
-    mem_free(text);
+    warn("no TLS can be read: what a binding names is refused", *ret_error);
     return true;
 }
 
@@ -233,6 +304,10 @@ void boot_intercept_free(struct boot_intercept *p)
     mint_free(p->mint);
     if (p->b && p->b->sc->origin_tls)
         tls_ctx_unref(p->b->sc->origin_tls);
+    for (unsigned i = 0; i < p->nretired; i++)
+        tls_ctx_unref(p->retired[i]);
+    mem_free(p->retired);
+    mem_free(p->never);
     if (p->b)
         p->b->sc->origin_tls = NULL;
     ca_free(p->ca);

@@ -16,7 +16,12 @@ struct boot_intercept *boot_intercept_prepare(struct egress_settings *set, struc
  * is no error where it cannot be had: then a line says so, and what should be read is refused. */
 bool boot_intercept_start(struct boot_intercept *p, struct boot *b,
                           struct str *ret_error) must_check;
-/* config.yaml is read again, for its ignore_hosts; on the worker. */
+/* PEM of the authorities that were ours since the start; empty: none was.  Lent until the next
+ * reload. */
+struct str boot_intercept_never(const struct boot_intercept *p);
+/* config.yaml is read again, for its ignore_hosts, and the authority: another one is exported and
+ * signs from then on, one that cannot be changes nothing (contract egress-vault 16).  On the
+ * worker. */
 void boot_intercept_reload(struct boot_intercept *p);
 /* What shakes hands is closed; the sidecar's proxy is still there. */
 void boot_intercept_stop(struct boot_intercept *p);

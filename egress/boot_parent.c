@@ -3,15 +3,17 @@
  * its port. */
 #include "egress/boot_parent.h"
 
-#include "egress/state/file.h"
+#include "base/secret.h"
+#include "egress/boot_tls.h"
 #include "net/dial.h"
 #include "net/tls.h"
 
-enum { PEM_BYTES = 4 << 20, KNOWN_S = 360, AGAIN_MS = 120000 };
+enum { KNOWN_S = 360, AGAIN_MS = 120000 };
 
 struct boot_parent {
     struct boot *b;
     struct dial_parent dial;
+    struct secret *auth; /* dial.authorization; NULL: none */
     struct names *names;
     struct ip literal; /* its host is no name */
     struct timer again;
@@ -64,27 +66,15 @@ static void on_again(struct timer *t)
     timer_set(p->b->w, t, AGAIN_MS);
 }
 
-static bool make_tls(struct boot_parent *p, struct str *ret_error)
+static void keep_auth(struct boot_parent *p, struct str text)
 {
-    const struct egress_settings *set = p->b->set;
-    struct file_bytes pem = {0};
-    char *path = set->extra_ca.n ? mem_strdup(set->extra_ca) : NULL;
-    int error = path ? file_get(path, PEM_BYTES, &pem) : 0;
-    mem_free(path);
-    if (error || (set->extra_ca.n && !pem.exists)) {
-        *ret_error =
-            arena_printf(p->b->mem, EGRESS_VARIABLE "MITMPROXY_UPSTREAM_EXTRA_CA: %.*s: %s",
-                         STR_ARG(set->extra_ca), error ? strerrordesc_np(-error) : "no such file");
-        return false;
-    }
-    struct tls_client_rules rules = {
-        .roots_pem = {pem.p, pem.n}, .roots_dir = set->trust_dir, .insecure = set->ssl_insecure};
-    p->dial.tls = tls_client_new(&rules, p->b->mem, ret_error);
-    file_bytes_done(&pem);
-    return p->dial.tls != NULL;
+    if (text.n == 0)
+        return;
+    p->auth = secret_new(text.p, text.n);
+    p->dial.authorization = secret_bytes(p->auth);
 }
 
-struct boot_parent *boot_parent_new(struct boot *b, struct str *ret_error)
+struct boot_parent *boot_parent_new(struct boot *b, struct str never_pem, struct str *ret_error)
 {
     const struct egress_parent *to = &b->set->parent;
     *ret_error = STR("");
@@ -93,9 +83,12 @@ struct boot_parent *boot_parent_new(struct boot *b, struct str *ret_error)
     struct boot_parent *p = mem_new(sizeof *p);
     struct names_source source = {start, cancel, p};
     p->b = b;
-    p->dial = (struct dial_parent){
-        .host = to->host, .port = to->port, .authorization = b->set->parent_auth};
-    if (to->tls && !make_tls(p, ret_error)) {
+    p->dial = (struct dial_parent){.host = to->host, .port = to->port};
+    keep_auth(p, b->set->parent_auth);
+    if (to->tls)
+        p->dial.tls = boot_tls_client(b->set, never_pem, 0, b->mem, ret_error);
+    if (to->tls && !p->dial.tls) {
+        secret_unref(p->auth);
         mem_free(p);
         return NULL;
     }
@@ -104,6 +97,13 @@ struct boot_parent *boot_parent_new(struct boot *b, struct str *ret_error)
     if (b->sc->enforce && ip_parse(p->dial.host, &p->literal))
         timer_set(b->w, &p->again, 1);
     return p;
+}
+
+struct tls_ctx *boot_parent_renew(struct boot_parent *p, struct tls_ctx *tls)
+{
+    struct tls_ctx *old = p->dial.tls;
+    p->dial.tls = tls;
+    return old;
 }
 
 const struct dial_parent *boot_parent_dial(const struct boot_parent *p)
@@ -117,6 +117,7 @@ void boot_parent_free(struct boot_parent *p)
         return;
     timer_clear(p->b->w, &p->again);
     names_free(p->names);
+    secret_unref(p->auth);
     if (p->dial.tls)
         tls_ctx_unref(p->dial.tls);
     mem_free(p);

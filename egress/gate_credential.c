@@ -9,6 +9,10 @@
 
 #define UNAVAILABLE "credential proxy unavailable"
 
+/* What is put together for requests lies in the memory of secrets until they are over: so many
+ * bytes for all of them, the vault's own among it. */
+enum { SECRETS_MOST = 128 << 20 };
+
 static const struct vault *vault_of(const struct facts *f)
 {
     return view_of(f->snap)->vault;
@@ -131,6 +135,12 @@ static void inject(const struct facts *f, struct errand *e, struct arena *a, str
     v->hold = hold_of(f, e, h);
 }
 
+/* Fields that a binding sets take no memory of their own. */
+static bool is_crowded(const struct errand *e)
+{
+    return e->credential.binding->nsubstitutions > 0 && secret_held() > SECRETS_MOST;
+}
+
 static void arm_request(const struct facts *f, struct errand *e, struct arena *a, struct verdict *v)
 {
     struct errand_credential *c = &e->credential;
@@ -139,7 +149,7 @@ static void arm_request(const struct facts *f, struct errand *e, struct arena *a
         return;
     }
     c->armed = vault_armed(vault_of(f), c->binding);
-    if (!c->armed) {
+    if (!c->armed || is_crowded(e)) {
         refuse(e, v, 503, UNAVAILABLE, CREDENTIAL_DENIED, a);
         return;
     }
@@ -228,6 +238,10 @@ void gate_held(const struct facts *f, struct verdict *v, struct buf *body, bool 
     enum body_look look = BODY_PASSED;
     if (whole && body->len == 0)
         return;
+    if (is_crowded(e)) {
+        refuse(e, v, 503, UNAVAILABLE, CREDENTIAL_DENIED, a);
+        return;
+    }
     if (whole && body->len <= body_max(f) && inject_reads_body(h->fields, h->nfields))
         look = inject_body(c->armed, h->fields, h->nfields, flat(body, a), &c->bag, &text);
     if (look == BODY_CHANGED) {

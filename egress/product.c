@@ -10,6 +10,7 @@
 #include "egress/kernel/enforce.h"
 #include "egress/state/always_files.h"
 #include "egress/state/policy_store.h"
+#include "egress/vault/coding.h"
 
 static bool check(void *settings, struct arena *a, struct str *ret_error)
 {
@@ -58,6 +59,7 @@ static void refused(void)
 
 static bool prepare(struct app *app, void *settings, struct arena *a, struct str *ret_error)
 {
+    coding_limit((size_t)((const struct egress_settings *)settings)->scrub_memory);
     return boot_prepare(app, settings, a, ret_error);
 }
 
@@ -102,6 +104,7 @@ const struct product egress_product = {
     .view = &view_maker,
     .gate = &egress_gate,
     .look_ms = GATE_SILENCE_MS,
+    .two_names = true,
     .max_workers = 1,
     .publishes = true,
     .not_ready = "not everything is in force yet",

@@ -45,7 +45,9 @@ struct egress_settings {
     int on_exit, private_answers, mitm_scope; /* the enums above */
     int http_binding, vault_lost, body_oversize, ca_key;
     bool scrub_bodies, body_max_given;
+    int64_t scrub_memory; /* bytes */
     int64_t scrub_body_min, body_max /* bytes */, vault_ready_wait /* ns */;
+    int64_t vault_max_credentials, vault_max_bindings;
     int64_t api_max_connections, max_body_bytes, max_bodies_bytes;
     int64_t api_head_timeout, api_body_timeout, api_idle_timeout, kernel_timeout; /* ns */
     int64_t dns_max_inflight, dns_max_rate, dns_max_domain_rate, dns_cache_size,

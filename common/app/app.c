@@ -225,6 +225,8 @@ static struct proxy_rules rules(const struct app *app, int64_t descriptors)
                             .client = limits(s),
                             .origin = limits(s),
                             .look_ms = app->product->look_ms};
+    r.client.max_fields = (unsigned)s->max_fields;
+    r.client.two_names = app->product->two_names;
     r.max_memory = r.client.max_memory = (size_t)s->max_memory / app->nworkers;
 #define X(id, text, timeout) r.timeout_ms[X_##id] = settings_ms(s->timeout);
     XSTATE_MAP(X)

@@ -24,6 +24,7 @@ struct product {
     const struct maker *view;
     const struct gate *gate;
     uint64_t look_ms;      /* see struct proxy_rules */
+    bool two_names;        /* see struct http_limits; of clients */
     unsigned max_workers;  /* 0: as the settings say */
     bool publishes;        /* it puts snapshots in force itself: app_published() */
     const char *not_ready; /* the text of /readyz before app_ready() */

@@ -11,6 +11,10 @@
 
 enum { SHA256_BYTES = 32, SHA1_BYTES = 20 };
 
+/* Before the first use of libcrypto or libssl, and wherever that could be; from any thread.
+ * Afterwards the system's openssl.cnf is never read: what we ask of TLS is in our sources, and no
+ * file is to weaken it. */
+void digest_begin(void);
 /* SHA-256 over n pieces one after the other; algorithm objects are fetched once per process,
  * contexts once per thread. */
 void digest_sha256(uint8_t out[SHA256_BYTES], const struct str *pieces, size_t n);

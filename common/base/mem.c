@@ -162,6 +162,8 @@ void mem_thrift(void)
 {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+    mallopt(M_TRIM_THRESHOLD,
+            2 * 1024 * 1024); /* TLS takes and gives back buffers with each record */
 }
 
 void mem_trim(void)

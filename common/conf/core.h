@@ -13,7 +13,7 @@ struct settings {
     int64_t drain_timeout; /* all durations: ns */
     int64_t head_timeout, keep_alive_timeout, connect_timeout, response_timeout, decide_timeout,
         idle_timeout, tunnel_idle_timeout, half_close_timeout, linger_timeout, backend_idle_timeout;
-    int64_t backend_idle_max, max_head_bytes, max_connections, max_memory;
+    int64_t backend_idle_max, max_head_bytes, max_fields, max_connections, max_memory;
     int64_t h2_max_streams, h2_max_resets, h2_max_control;
 };
 

@@ -228,6 +228,13 @@ static bool skip_empty_lines(struct h1 *h, struct buf *in)
     return false;
 }
 
+static bool has_many_fields(const struct h1 *h, unsigned fields)
+{
+    const struct http_limits *limits = h->s.limits;
+    return (size_t)h->scan.lines * MAX_FIELD_BYTES > limits->max_head_bytes ||
+           (limits->max_fields > 0 && fields > limits->max_fields);
+}
+
 static void head_bytes(struct h1 *h, struct buf *in)
 {
     const char *p = (const char *)in->head->p;
@@ -255,7 +262,7 @@ static void head_bytes(struct h1 *h, struct buf *in)
     case H1_SCAN_DONE:
         break;
     }
-    if ((size_t)h->scan.lines * MAX_FIELD_BYTES > h->s.limits->max_head_bytes) {
+    if (has_many_fields(h, h->scan.lines - 1)) {
         broken_text(h, 431, "too many header fields");
         return;
     }
@@ -383,8 +390,7 @@ static void trailer_bytes(struct h1 *h, struct buf *in)
         buf_drop(in, n);
         return;
     }
-    if (r == H1_SCAN_TOO_LARGE ||
-        (size_t)h->scan.lines * MAX_FIELD_BYTES > h->s.limits->max_head_bytes) {
+    if (r == H1_SCAN_TOO_LARGE || has_many_fields(h, h->scan.lines)) {
         broken_text(h, 431, "trailer section too large");
         return;
     }

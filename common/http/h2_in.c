@@ -19,10 +19,12 @@ enum {
     USUAL_CONTINUATION = 4096,
     SMALL_CONTINUATION = 1024,
     SPARE_FIELDS = 32,
+    PSEUDO_FIELDS = 5, /* of a request (RFC 9113 section 8.3.1, RFC 8441) */
     BULK_AFTER = 256 * 1024
 };
 
 static const struct http_fault too_large = {431, "message head too large"};
+static const struct http_fault many_fields = {431, "too many header fields"};
 static const struct http_fault trailers_too_large = {431, "trailer section too large"};
 static const struct http_fault bad_trailers = {400, "malformed trailer section"};
 static const struct http_fault short_of_memory = {503, "out of memory for message heads"};
@@ -209,6 +211,8 @@ static const struct http_fault *head_fault(const struct h2_stream *s)
     bool crowded = s->head_bytes > USUAL_HEAD && s->h->heads > HEADS * limits->max_head_bytes;
     if (s->head_bytes > limits->max_head_bytes || crowded)
         return s->trailing ? &trailers_too_large : &too_large;
+    if (limits->max_fields > 0 && s->h->nfields >= limits->max_fields + PSEUDO_FIELDS)
+        return s->trailing ? &trailers_too_large : &many_fields;
     if (s->head_bytes > SMALL_HEAD && limits->max_memory > 0 &&
         worker_held(s->h->s.w) > limits->max_memory)
         return &short_of_memory;
@@ -268,7 +272,10 @@ static void request_head(struct h2_stream *s, bool end)
     struct http_head *head = arena_zero(s->pub.mem, sizeof *head);
     struct h2_list list = whole(s);
     struct str scheme = conn_info(s->h->s.conn)->tls ? STR("https") : STR("http");
-    if (h2head_request(&list, end, scheme, s->pub.mem, head, &fault) != WHY_OK) {
+    enum why why = s->h->s.limits->two_names
+                       ? h2head_request_of_two(&list, end, scheme, s->pub.mem, head, &fault)
+                       : h2head_request(&list, end, scheme, s->pub.mem, head, &fault);
+    if (why != WHY_OK) {
         if (fault.status == 400)
             malformed(s);
         else

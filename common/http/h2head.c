@@ -160,7 +160,7 @@ static enum why request_target(const struct pseudos *ps, struct http_head *head,
     return WHY_OK;
 }
 
-/* :authority counts; a Host beside it must be the same (H8).  One of the two must be there: what
+/* :authority counts; a Host beside it should be the same (H8).  One of the two must be there: what
  * HTTP/1.1 asks for is not asked less here. */
 static enum why request_authority(const struct pseudos *ps, const struct field_scan *s,
                                   struct http_head *head, struct http_fault *ret_fault)
@@ -174,7 +174,9 @@ static enum why request_authority(const struct pseudos *ps, const struct field_s
     if (s->host.n > 0 && !rules_authority(s->host))
         return fault(ret_fault, 400, "malformed Host");
     if (ps->has[AUTHORITY] && s->hosts > 0 && !str_ieq(s->host, ps->value[AUTHORITY]))
-        return fault(ret_fault, 400, "Host differs from authority");
+        head->host = s->host;
+    if (head->host.p && head->host.n == 0)
+        return fault(ret_fault, 400, "empty Host beside an authority");
     head->authority = ps->has[AUTHORITY] ? ps->value[AUTHORITY] : s->host;
     if (head->authority.n == 0)
         head->authority = STR("");
@@ -261,6 +263,15 @@ static enum why asked_protocol(const struct pseudos *ps, struct http_head *head,
 
 enum why h2head_request(struct h2_list *list, bool end, struct str scheme, struct arena *a,
                         struct http_head *ret_head, struct http_fault *ret_fault)
+{
+    enum why why = h2head_request_of_two(list, end, scheme, a, ret_head, ret_fault);
+    if (why == WHY_OK && ret_head->host.p)
+        return fault(ret_fault, 400, "Host differs from authority");
+    return why;
+}
+
+enum why h2head_request_of_two(struct h2_list *list, bool end, struct str scheme, struct arena *a,
+                               struct http_head *ret_head, struct http_fault *ret_fault)
 {
     struct pseudos ps;
     struct field_scan s;

@@ -25,6 +25,9 @@ struct h2_list {
  * body, else -1.  What h1 would call Host is authority; where both are there they must be equal. */
 enum why h2head_request(struct h2_list *list, bool end, struct str scheme, struct arena *a,
                         struct http_head *ret_head, struct http_fault *ret_fault) must_check;
+/* The same, but a Host that differs is no fault: it is ret_head->host, for others to judge. */
+enum why h2head_request_of_two(struct h2_list *list, bool end, struct str scheme, struct arena *a,
+                               struct http_head *ret_head, struct http_fault *ret_fault) must_check;
 
 /* A response to `request`; 2xx to an extended CONNECT becomes 101 with its protocol, 2xx to a
  * CONNECT gets the protocol "connect", a 101 is an error (section 8.6).  WHY_OK or

@@ -18,8 +18,9 @@ struct http_head {
     struct str authority; /* Host or the authority of an absolute target, byte for byte; p == NULL:
                              there was none (HTTP/1.0) */
     struct str absolute;  /* the scheme of an absolute target, "http" or "https"; else empty */
-    struct str host; /* the Host line, which counts only where the target names nobody; p == NULL:
-                        there was none, or in HTTP/2 */
+    struct str
+        host;        /* the Host line, which counts only where the target names nobody; p == NULL:
+                        there was none; in HTTP/2 only where it is another (http_limits.two_names) */
     struct str path; /* the raw target in origin form with its query; "*"; empty for CONNECT */
     int status;      /* response; each 1xx is a head of its own; 0 in a request */
     int64_t length;  /* content-length, or -1: not stated */

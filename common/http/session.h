@@ -11,6 +11,8 @@ struct worker;
 /* What a peer can push against; shared by all sessions of a listener or of a pool, immutable. */
 struct http_limits {
     size_t max_head_bytes; /* 431, or ORIGIN_PROTOCOL; trailers too */
+    unsigned max_fields;   /* server role: fields of a head or of trailers, likewise; 0: as many as
+                              fit */
     size_t max_memory; /* of the worker: above it heads in pieces are refused with 503 (B7); 0: no
                           cap */
     size_t window;     /* bytes of a body received and not credited; h1 tunnels: half */
@@ -24,6 +26,8 @@ struct http_limits {
     uint64_t
         linger_ms; /* the rest of a request that was answered early, or of an answer that is cut */
     uint64_t drain_idle_ms; /* idle client connection while draining: a request may be on its way */
+    bool two_names; /* h2, server role: a Host beside another :authority is head.host, and its
+                       user's to judge; false: such a request is malformed */
 };
 
 struct session_ops {

@@ -299,8 +299,12 @@ static ssize_t send_out(struct conn *c)
     if (!first->next)
         return send(c->fd, first->p, first->n, flags);
     if (c->out.len <= sizeof joined) { /* copying a little costs less than a list */
-        buf_peek(&c->out, joined, c->out.len);
-        return send(c->fd, joined, c->out.len, flags);
+        size_t len = c->out.len;
+        buf_peek(&c->out, joined, len);
+        ssize_t n = send(c->fd, joined, len, flags);
+        if (c->w->private && !c->tls)
+            mem_wipe(joined, len);
+        return n;
     }
     struct msghdr msg = {.msg_iov = (struct iovec *)iov,
                          .msg_iovlen = make_iov(&c->out, iov, IOVS)};

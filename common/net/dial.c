@@ -12,9 +12,10 @@
 #include "net/resolve.h"
 #include "net/tls.h"
 
-enum { DIAL_ADDRESSES = 16 };
+enum { DIAL_ADDRESSES = 16, COMES_BACK_MAX = 16 };
 
 struct dial {
+    struct list link; /* in worker->dials */
     struct worker *w;
     struct resolve *resolving;
     struct conn *conn;
@@ -24,11 +25,13 @@ struct dial {
     uint64_t deadline;
     struct ip ips[DIAL_ADDRESSES];
     unsigned nips, at;
-    uint16_t port;
+    uint16_t port, own_port; /* own: of this attempt's socket */
     int err, status;
     struct str fault;
     bool through; /* the parent has said yes */
     bool tried;   /* an address was allowed */
+    bool back;    /* this attempt has led to ourselves */
+    unsigned backs;
     enum why why; /* of the last attempt */
     enum why (*allow)(void *user, const struct sockaddr *addr);
     void (*done)(void *user, struct conn *c, enum why why);
@@ -59,6 +62,7 @@ static void drop_conn(struct dial *d)
 
 static void bury(struct dial *d)
 {
+    list_del(&d->link);
     timer_clear(d->w, &d->timer);
     tls_ctx_unref(d->to.tls);
     d->to.tls = NULL;
@@ -83,10 +87,16 @@ static enum why why_of(int err)
 
 static void next(struct dial *d);
 
+static bool own_address(const struct conn *c, union addr *ret)
+{
+    socklen_t n = sizeof *ret;
+    return getsockname(c->fd, &ret->sa, &n) == 0;
+}
+
 /* True: an attempt is under way. */
 static bool attempt(struct dial *d)
 {
-    union addr to;
+    union addr to, own;
     addr_make(&to, &d->ips[d->at++], d->port);
     enum why why = d->to.parent ? WHY_OK : d->allow(d->user, &to.sa);
     if (why != WHY_OK) {
@@ -98,6 +108,7 @@ static bool attempt(struct dial *d)
     d->err = 0;
     d->fault = STR_NONE;
     d->conn = conn_connect_prepared(d->w, &to.sa, &d->w->prepare_dial, &attempt_events, d, &d->err);
+    d->own_port = d->conn && own_address(d->conn, &own) ? addr_port(&own.sa) : 0;
     if (d->conn)
         return true;
     d->why = why_of(d->err);
@@ -107,6 +118,8 @@ static bool attempt(struct dial *d)
 static void next(struct dial *d)
 {
     uint64_t now = worker_now(d->w);
+    d->at -= d->back;
+    d->back = false;
     while (d->at < d->nips) {
         if (now >= d->deadline) {
             d->why = WHY_DEADLINE;
@@ -175,6 +188,11 @@ static void on_ready(void *user)
 {
     struct dial *d = user;
     struct conn *c = d->conn;
+    if (d->back) {
+        drop_conn(d);
+        next(d);
+        return;
+    }
     d->conn = NULL;
     if (!d->to.parent) {
         on_arrived(d, c);
@@ -255,6 +273,7 @@ struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t tim
     d->done = done;
     d->user = user;
     timer_init(&d->timer, on_timer);
+    list_push(&w->dials, &d->link);
     set_to(d, to);
     d->resolving = resolve_start(names ? names : worker_get(w, SLOT_NAMES), p ? p->host : to->host,
                                  timeout_ms, on_resolved, d);
@@ -269,6 +288,38 @@ void dial_cancel(struct dial *d)
         parent_cancel(d->asking);
     drop_conn(d);
     bury(d);
+}
+
+static bool is_from(const struct dial *d, const struct sockaddr *from)
+{
+    union addr own;
+    struct ip a, b;
+    if (d->own_port != addr_port(from) || !own_address(d->conn, &own))
+        return false;
+    addr_ip(&own.sa, &a);
+    addr_ip(from, &b);
+    return ip_eq(&a, &b);
+}
+
+static bool leads_to(const struct dial *d, const struct sockaddr *to)
+{
+    struct ip ip;
+    addr_ip(to, &ip);
+    return d->conn && d->at > 0 && d->port == addr_port(to) && ip_eq(&d->ips[d->at - 1], &ip);
+}
+
+/* One that has handed its connection on is not found: what it carries goes through us twice. */
+bool dial_came_back(struct worker *w, const struct sockaddr *from, const struct sockaddr *to)
+{
+    list_each(it, &w->dials)
+    {
+        struct dial *d = container_of(it, struct dial, link);
+        if (!leads_to(d, to) || !is_from(d, from))
+            continue;
+        d->back = d->backs++ < COMES_BACK_MAX;
+        return true;
+    }
+    return false;
 }
 
 int dial_errno(const struct dial *d)

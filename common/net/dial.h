@@ -54,6 +54,11 @@ struct dial *dial_start(struct worker *w, const struct dial_to *to, uint64_t tim
                         void (*done)(void *user, struct conn *c, enum why why), void *user);
 /* done() will not be called; an attempt under way is given up. */
 void dial_cancel(struct dial *d);
+/* Is a connection from `from` that was on its way to `to` one that a dial of this worker has just
+ * made?  A kernel that redirects goes by what it has kept of an older flow between the same ports,
+ * whoever asks now.  The dial tries that address again from another port, a few times; the caller
+ * ends the connection. */
+bool dial_came_back(struct worker *w, const struct sockaddr *from, const struct sockaddr *to);
 /* Of the attempt that just ended, within done(): errno of the last connect, 0 if there was none;
  * and the address tried. */
 int dial_errno(const struct dial *d);

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <openssl/err.h>
 
+#include "base/digest.h"
 #include "net/tls_impl.h"
 
 enum { SECURITY_LEVEL = 2 };
@@ -37,6 +38,7 @@ static bool set_common(SSL_CTX *ssl, bool server)
 struct tls_ctx *tls_ctx_new(bool server, bool wipe)
 {
     struct tls_ctx *ctx = mem_new(sizeof *ctx);
+    digest_begin();
     atomic_init(&ctx->count, 1);
     ctx->server = server;
     ctx->wire = tls_wire_method();
@@ -70,7 +72,7 @@ void tls_ctx_unref(struct tls_ctx *ctx)
         ctx->names.drop(ctx->names.user);
     tls_tickets_unref(ctx->tickets);
     tls_sessions_free(ctx->sessions);
-    X509_free(ctx->never);
+    sk_X509_pop_free(ctx->never, X509_free);
     SSL_CTX_free(ctx->ssl);
     BIO_meth_free(ctx->wire);
     mem_free(ctx);

@@ -70,7 +70,7 @@ struct tls_client_rules {
     struct str roots_pem; /* only these authorities count */
     struct str roots_dir; /* hashed folder, looked up when needed; both empty: the system's */
     /* Both: they add up. */
-    struct str never_pem; /* a certificate whose key proves nobody, neither as anchor nor within a
+    struct str never_pem; /* certificates whose keys prove nobody, neither as anchor nor within a
                              chain: our own authority's; empty: none */
     unsigned sessions;    /* of so many names the last session is kept and offered; 0: of none */
     bool wipe;            /* OpenSSL's buffers keep no plain text */
@@ -87,6 +87,9 @@ struct tls_to {
     const char *alpn[3]; /* offered in this order, ended by NULL */
     bool proxy;          /* conn_info.fault then tells of the upstream proxy */
 };
+/* Is this fault (conn_info.fault, dial_fault()) the target's refusal of all protocols that it was
+ * offered (RFC 7301 section 3.2)? */
+bool tls_fault_is_alpn(struct str fault);
 
 /* As who a server answers on one connection (conn_secure_as()): names are not asked, the name the
  * client sends may be anything. */

@@ -36,10 +36,17 @@ static const char *set_roots(SSL_CTX *ssl, const struct tls_client_rules *rules)
 
 static const char *set_never(struct tls_ctx *ctx, struct str pem)
 {
-    STACK_OF(X509) *list = pem.n > 0 ? tls_read_chain(pem) : NULL;
-    ctx->never = sk_X509_num(list) == 1 ? sk_X509_shift(list) : NULL;
-    sk_X509_pop_free(list, X509_free);
-    return pem.n == 0 || ctx->never ? NULL : "there is not exactly one certificate of our own";
+    ctx->never = pem.n > 0 ? tls_read_chain(pem) : NULL;
+    return pem.n == 0 || ctx->never ? NULL : "there is no certificate of our own, or a broken one";
+}
+
+static bool is_never(const struct tls_ctx *ctx, const X509 *x)
+{
+    for (int i = 0; i < sk_X509_num(ctx->never); i++)
+        if (X509_PUBKEY_eq(X509_get_X509_PUBKEY(x),
+                           X509_get_X509_PUBKEY(sk_X509_value(ctx->never, i))) == 1)
+            return true;
+    return false;
 }
 
 /* Asked about each certificate of a chain that leads to an anchor.  The key counts: an authority
@@ -49,8 +56,7 @@ static int on_verify(int good, X509_STORE_CTX *store)
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
     const struct tls_ctx *ctx = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     X509 *x = X509_STORE_CTX_get_current_cert(store);
-    if (good != 1 || !ctx->never || !x ||
-        X509_PUBKEY_eq(X509_get_X509_PUBKEY(x), X509_get_X509_PUBKEY(ctx->never)) != 1)
+    if (good != 1 || !x || !is_never(ctx, x))
         return good;
     X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REJECTED);
     return 0;

@@ -152,3 +152,8 @@ bool tls_fault_is_no_client(struct str fault)
 {
     return fault.p == texts[NO_CLIENT].text[0] || fault.p == texts[NO_CLIENT].text[1];
 }
+
+bool tls_fault_is_alpn(struct str fault)
+{
+    return str_eq(fault, str_of(texts[ALPN].text[0]));
+}

@@ -37,7 +37,7 @@ struct tls_ctx {
     struct tls_names names;
     struct tls_tickets *tickets;
     struct tls_sessions *sessions; /* client role; NULL: none are kept */
-    X509 *never;                   /* its key proves nobody; NULL: there is no such one */
+    STACK_OF(X509) * never;        /* their keys prove nobody; NULL: there are none */
     uint8_t scope[32]; /* of the clients' authorities: a ticket is good for the same ones only */
 };
 

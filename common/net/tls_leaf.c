@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/digest.h"
 #include "net/tls_impl.h"
 
 enum { MAX_CHAIN = 16 };
@@ -150,6 +151,7 @@ struct tls_leaf *tls_leaf_new(struct str chain_pem, struct str key_pem, struct a
                               struct str *ret_error)
 {
     struct tls_leaf *l = mem_new(sizeof *l);
+    digest_begin();
     atomic_init(&l->count, 1);
     const char *fault = fault_of(l, chain_pem, key_pem);
     if (!fault) {

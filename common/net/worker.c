@@ -111,6 +111,7 @@ struct worker *worker_new(unsigned index)
     list_init(&w->dirty);
     list_init(&w->written);
     list_init(&w->stopped);
+    list_init(&w->dials);
     list_init(&w->jobs);
     pthread_mutex_init(&w->lock, NULL);
     w->mail_tail = &w->mail;

@@ -39,6 +39,7 @@ struct worker {
     struct list dirty;   /* conns with output to make or input to offer */
     struct list written; /* conns by the time of their last write; see vanish.c */
     struct list stopped; /* conns that do not read, because nobody takes */
+    struct list dials;   /* under way */
     struct timer sweep, look;
     struct prepare prepare_dial; /* what dials do to their sockets */
     struct pipe_pair *pipes;     /* empty ones, kept for the next splice */

@@ -112,6 +112,7 @@ void exchange_check_over(struct exchange *x)
     struct proxy *p = x->p;
     x->dead = true;
     filtering_drop(x);
+    hold_ahead(x, 0);
     accesslog_end(x);
     if (x->request && p->rules.gate->over)
         p->rules.gate->over(p->w, &x->facts, &x->verdict, x->why, x->status);

@@ -47,6 +47,7 @@ struct proxy {
     unsigned random_left;
     char http_date[29];
     int64_t http_date_s;
+    size_t ahead; /* the sum of exchange.recredit */
 };
 
 /* One direction of an exchange, past the codecs: see bulk.c. */
@@ -169,6 +170,8 @@ void filtering_drop(struct exchange *x);
 bool hold_wanted(const struct exchange *x);
 /* Each may forward the exchange, or answer it. */
 void hold_begin(struct exchange *x);
+/* So many bytes are credited before they could leave, from now on. */
+void hold_ahead(struct exchange *x, size_t n);
 void hold_data(struct exchange *x, struct buf *b);
 void hold_end(struct exchange *x);
 

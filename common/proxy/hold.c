@@ -6,10 +6,19 @@
 
 #include "proxy/exchange.h"
 
+/* Of all exchanges together: a client can have many that it never ends. */
+enum { AHEAD_MOST = 64 << 20 };
+
+void hold_ahead(struct exchange *x, size_t n)
+{
+    x->p->ahead = x->p->ahead - x->recredit + n;
+    x->recredit = n;
+}
+
 bool hold_wanted(const struct exchange *x)
 {
-    bool has_body = !x->request_end && x->request->protocol.n == 0;
-    return x->verdict.hold > 0 && has_body && !x->verdict.raw;
+    const struct verdict *v = &x->verdict; /* whose head may ask for less than the client's */
+    return v->hold > 0 && !v->raw && !x->request_end && v->head->protocol.n == 0;
 }
 
 static void ask(struct exchange *x, bool whole)
@@ -19,7 +28,7 @@ static void ask(struct exchange *x, bool whole)
     x->holding = false;
     x->p->rules.gate->held(&x->facts, &x->verdict, &x->pending, whole, &x->mem);
     exchange_hold(x);
-    x->recredit = x->pending.len;
+    hold_ahead(x, x->pending.len);
     if (v->act != ACT_FORWARD) {
         exchange_reply(x, v);
         return;
@@ -45,9 +54,9 @@ void hold_data(struct exchange *x, struct buf *b)
 {
     size_t n = b->len;
     buf_queue(&x->pending, b);
-    x->recredit += n;
+    hold_ahead(x, x->recredit + n);
     x->down->ops->credit(x->down, n);
-    if (proxy_overloaded(x->p, false))
+    if (proxy_overloaded(x->p, false) || x->p->ahead > AHEAD_MOST)
         exchange_fail(x, WHY_OVERLOAD, NULL);
     else if (x->pending.len > x->verdict.hold)
         ask(x, false);

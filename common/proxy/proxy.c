@@ -187,7 +187,7 @@ void proxy_free(struct proxy *p)
 {
     if (!p)
         return;
-    assert(list_empty(&p->clients) && list_empty(&p->openings));
+    assert(list_empty(&p->clients) && list_empty(&p->openings) && p->ahead == 0);
     timer_clear(p->w, &p->ebb); /* set also where there was no listener */
     timer_clear(p->w, &p->late);
     worker_set(p->w, SLOT_PROXY, NULL);

@@ -57,10 +57,12 @@ enum why exchange_allow(const struct exchange *x, const struct sockaddr *addr)
     return why;
 }
 
-/* Forwarded and not over; an answer of ours may leave. */
+/* Forwarded and not over; an answer of ours may leave, and what is about to be taken is judged by
+ * whoever takes it, as what it is by then. */
 static bool is_on_its_way(const struct exchange *x)
 {
-    return x->request && x->verdict.act == ACT_FORWARD && !x->deaf && !x->dead;
+    return x->request && x->verdict.act == ACT_FORWARD && !x->deaf && !x->dead &&
+           x->look != LOOK_TAKEN;
 }
 
 static void recheck(struct exchange *x)

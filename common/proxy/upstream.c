@@ -5,6 +5,8 @@
 
 #include <assert.h>
 
+#include "net/tls.h"
+
 static const struct http_events up_events;
 
 /* ---- sending the request */
@@ -61,7 +63,7 @@ static void send_request(struct exchange *x, bool reused)
 {
     struct http_stream *s = x->up;
     x->reused = reused;
-    x->keep_replay = !x->retried && x->request->protocol.n == 0;
+    x->keep_replay = !x->retried && x->verdict.head->protocol.n == 0;
     x->t_sent = reused ? x->t_decided : worker_now_us(x->p->w);
     bool whole = x->request_end && x->pending.len == 0 && !x->trailers;
     bool bodyless = whole && x->request->length <= 0 && x->bytes_in == 0;
@@ -84,11 +86,26 @@ static void on_dialled(void *user, enum why why, int error, uint64_t took_us)
                               x->request->protocol.n > 0 || x->verdict.raw, took_us);
 }
 
+static enum origin_need need_of(const struct exchange *x);
+
+/* It speaks HTTP/2 and nothing else: offered that too, it serves a client of HTTP/1.1 as well. */
+static bool offer_h2(struct exchange *x, enum why why)
+{
+    if (why != WHY_TLS || need_of(x) != ORIGIN_H1 || !x->verdict.to.tls ||
+        !tls_fault_is_alpn(x->facts.fault))
+        return false;
+    x->verdict.any = true;
+    upstream_connect(x);
+    return true;
+}
+
 static void on_origin(void *user, const struct origin_got *got, enum why why)
 {
     struct exchange *x = user;
     x->facts.fault = origin_dial_fault(x->dial);
     x->dial = NULL;
+    if (!got && offer_h2(x, why))
+        return;
     if (got) {
         attach(x, got);
         why = exchange_recheck(x); /* it took a while, and now there is an address */
@@ -122,11 +139,12 @@ static enum origin_need need_of(const struct exchange *x)
         return ORIGIN_RAW;
     bool h2 = x->verdict.h2, whole = x->request_end && x->bytes_in == 0;
     bool any = x->verdict.any && x->verdict.to.tls;
-    if (x->request->protocol.n == 0 && any)
+    struct str protocol = x->verdict.head->protocol; /* the gate may have taken the client's out */
+    if (protocol.n == 0 && any)
         return ORIGIN_ANY;
-    if (x->request->protocol.n == 0)
+    if (protocol.n == 0)
         return h2 ? ORIGIN_H2 : ORIGIN_H1;
-    if (any || !whole || !str_ieq(x->request->protocol, STR("websocket")))
+    if (any || !whole || !str_ieq(protocol, STR("websocket")))
         return ORIGIN_FRESH;
     return h2 ? ORIGIN_H2_TUNNEL : ORIGIN_TUNNEL;
 }
@@ -207,7 +225,7 @@ static void retry(struct exchange *x)
     x->retried = true;
     x->keep_replay = false;
     x->request_passed = false;
-    x->recredit += x->replay.len - x->owed;
+    hold_ahead(x, x->recredit + x->replay.len - x->owed);
     x->owed = 0;
     buf_move_all(&x->pending, &x->replay);
     struct origin_want want = want_of(x);
@@ -268,7 +286,7 @@ static void up_end(void *user, struct http_head *trailers)
 static void credit_client(struct exchange *x, size_t n)
 {
     size_t before = n < x->recredit ? n : x->recredit;
-    x->recredit -= before;
+    hold_ahead(x, x->recredit - before);
     n -= before;
     if (n > 0 && x->down)
         x->down->ops->credit(x->down, n);

@@ -11,7 +11,9 @@ static struct vault_rules rules_of(const struct visit *v)
 {
     const struct egress_settings *set = visit_host(v)->set;
     return (struct vault_rules){.scoped = set->vault_scoped,
-                                .body_min = (size_t)set->scrub_body_min};
+                                .body_min = (size_t)set->scrub_body_min,
+                                .max_credentials = (unsigned)set->vault_max_credentials,
+                                .max_bindings = (unsigned)set->vault_max_bindings};
 }
 
 /* ---- may it be written */

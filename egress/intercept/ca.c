@@ -94,6 +94,7 @@ struct ca *ca_read(struct str pem, int64_t now_s, const char **ret_fault)
 {
     assert(pem.n <= INT32_MAX);
     struct ca *ca = mem_new(sizeof *ca);
+    digest_begin();
     ERR_clear_error();
     ca->key = read_key(pem);
     ca->cert = read_cert(pem);
@@ -155,6 +156,7 @@ static void put_extensions(X509 *x, EVP_PKEY *key)
 struct ca *ca_make(enum ca_key kind, int64_t now_s)
 {
     struct ca *ca = mem_new(sizeof *ca);
+    digest_begin();
     ca->key = kind == CA_KEY_RSA2048 ? EVP_RSA_gen(RSA_BITS) : EVP_EC_gen("P-256");
     ca->cert = X509_new();
     assert(ca->key && ca->cert);

@@ -28,6 +28,10 @@ void ca_purge(const struct ca_paths *at);
  * authority, key does not belong, readable by others …  now_s: seconds since 1970. */
 struct ca *ca_open(const struct ca_paths *at, enum ca_key kind, int64_t now_s, struct arena *a,
                    struct str *ret_error);
+/* What is there now: *ret is another authority, or NULL where it is `old`'s.  False: it cannot be
+ * one, *ret_error; it is not there: that is an error, too, and nothing is made. */
+bool ca_again(const struct ca *old, const struct ca_paths *at, int64_t now_s, struct arena *a,
+              struct ca **ret, struct str *ret_error) must_check;
 /* Writes the export, by rename and without following a link; false: *ret_error.  Then the system
  * file and the bundle, each by rename: true with a *ret_error that is not empty is a warning about
  * one of these. */

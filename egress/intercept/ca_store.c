@@ -178,6 +178,31 @@ struct ca *ca_open(const struct ca_paths *at, enum ca_key kind, int64_t now_s, s
     return ca;
 }
 
+bool ca_again(const struct ca *old, const struct ca_paths *at, int64_t now_s, struct arena *a,
+              struct ca **ret, struct str *ret_error)
+{
+    const char *path = path_of(at, WHOLE_NAME, a);
+    struct file_bytes f = {.exists = false};
+    int error = file_get(path, CA_FILE_BYTES, &f);
+    if (error)
+        return fail_errno(path, error, a, ret_error);
+    struct ca *ca = f.exists ? take(&f, path, now_s, a, ret_error) : NULL;
+    if (f.n)
+        digest_wipe(f.p, f.n);
+    if (!f.exists)
+        fail(path, "it is gone", a, ret_error);
+    file_bytes_done(&f);
+    if (!ca)
+        return false;
+    bool same = str_eq(ca_pem(ca), ca_pem(old));
+    if (same)
+        ca_free(ca);
+    else
+        put_cert(ca, at, a);
+    *ret = same ? NULL : ca;
+    return true;
+}
+
 /* ---- the export */
 
 void ca_purge(const struct ca_paths *at)

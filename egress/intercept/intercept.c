@@ -363,6 +363,11 @@ struct intercept *intercept_new(const struct intercept_setup *setup)
     return i;
 }
 
+void intercept_mint(struct intercept *i, struct mint *mint)
+{
+    i->s.mint = mint;
+}
+
 void intercept_drain(struct intercept *i)
 {
     i->draining = true;

@@ -35,6 +35,8 @@ struct intercept *intercept_new(const struct intercept_setup *setup);
  * conn_attach().  `h` is lent. */
 void intercept_begin(struct intercept *i, struct conn *conn, struct caller *p,
                      const struct hello *h, bool refused);
+/* Leaves come from this one from now on; those before it are not asked any more. */
+void intercept_mint(struct intercept *i, struct mint *mint);
 /* Nothing new; what shakes hands is closed when its deadline comes. */
 void intercept_drain(struct intercept *i);
 void intercept_free(struct intercept *i); /* NULL is fine; closes what shakes hands */

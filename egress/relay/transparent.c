@@ -7,6 +7,7 @@
 #include "egress/intercept/intercept.h"
 #include "egress/judge.h"
 #include "egress/relay/relay_impl.h"
+#include "net/dial.h"
 #include "proxy/proxy.h"
 
 enum { PART_MS = 2000 };
@@ -285,7 +286,7 @@ void transparent_accept(void *relay, struct conn *conn)
     struct relay *r = relay;
     union addr to;
     counter_add(&r->counters.accepted, 1);
-    if (!original(r, conn, &to)) {
+    if (!original(r, conn, &to) || dial_came_back(r->s.w, conn_info(conn)->peer, &to.sa)) {
         counter_add(&r->counters.loops, 1);
         relay_discard(conn, WHY_CLIENT_PROTOCOL);
         return;

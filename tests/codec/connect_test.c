@@ -865,6 +865,22 @@ static void recheck(const char *banned)
     settle();
 }
 
+/* Whoever takes it judges it as what it is by then; as what it was passed on for it would end. */
+static void what_is_about_to_be_taken_is_not_cut(void **state)
+{
+    (void)state;
+    struct end *c = client(CONNECT("look"));
+    fake_room(c->c, 10);
+    origin();
+    says(c, "take ");
+    recheck("look");
+    fake_room(c->c, SIZE_MAX);
+    says(c, "/local HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert_non_null(strstr(trace_text(&rig.judged), "taken look\n"));
+    struct str rest = fake_written(c->c);
+    assert_true(str_starts(rest, STR(GRANTED "HTTP/1.1 200 OK\r\n")));
+}
+
 static void what_lost_its_permission_is_cut_in_every_state(void **state)
 {
     (void)state;
@@ -1304,6 +1320,7 @@ int main(void)
         TEST(a_taken_connection_may_be_bytes_again),
         TEST(bytes_can_be_looked_at_and_taken),
         TEST(a_taken_connection_ends_with_the_drain),
+        TEST(what_is_about_to_be_taken_is_not_cut),
         TEST(what_lost_its_permission_is_cut_in_every_state),
         TEST(an_answer_of_ours_is_not_cut),
         TEST(who_has_not_asked_yet_is_not_judged),

@@ -300,6 +300,44 @@ static void what_is_held_is_credited(void **state)
     mem_free(text);
 }
 
+/* A client can begin many and end none: all of them together are bounded, whatever memory may be
+ * had, and there is room again when some are gone. */
+static void many_that_are_held_are_too_much(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20, MOST = 64 };
+    char *text = mem_new(N + 1);
+    struct end *begun[4];
+    memset(text, 'a', N);
+    rig.hold = 32 * N;
+    for (int k = 0; k < 4; k++) {
+        begun[k] = client(CHUNKED "4000000\r\n");
+        for (int i = 0; i < MOST / 4; i++)
+            says(begun[k], text);
+    }
+    silent(begun[3]);
+    struct end *late = client(POST("5") "hell");
+    reads(late, "HTTP/1.1 503 ", "");
+    fake_feed_eof(begun[0]->c);
+    settle();
+    late = client(POST("5") "hell");
+    silent(late);
+    assert_int_equal(how.asked, 0);
+    mem_free(text);
+}
+
+static void what_asks_for_an_upgrade_that_is_not_passed_on_is_held_too(void **state)
+{
+    (void)state;
+    rig.plain = true;
+    how.instead = "new";
+    struct end *c = client("POST /a/x HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: y\r\n"
+                           "content-length: 5\r\n\r\nhello");
+    was_asked(1, true, 5);
+    reads(origin(), "POST /a/x HTTP/1.1\r\n", "content-length: 3\r\n\r\nnew");
+    silent(c);
+}
+
 static void the_client_is_asked_for_it(void **state)
 {
     (void)state;
@@ -452,6 +490,8 @@ int main(void)
         TEST(a_body_that_will_be_too_long_is_not_waited_for),
         TEST(it_may_be_refused),
         TEST(what_is_held_is_credited),
+        TEST(many_that_are_held_are_too_much),
+        TEST(what_asks_for_an_upgrade_that_is_not_passed_on_is_held_too),
         TEST(the_client_is_asked_for_it),
         TEST(one_that_will_be_too_long_is_asked_for_by_the_origin),
         TEST(a_body_that_does_not_come_is_not_waited_for_long),

@@ -1297,6 +1297,56 @@ EACH_PAIR(over_tls_an_upgrade_is_http1s)
     tls_ctx_unref(tls);
 }
 
+static void refuses_protocols(void)
+{
+    fake_dial_says(fake_dial_first(rig.w), "no application protocol in common");
+    fake_dial_fail(fake_dial_first(rig.w), WHY_TLS, 0);
+    settle();
+}
+
+EACH_PAIR(who_refuses_http1_is_offered_http2_once)
+{
+    struct tls_ctx *tls = over_tls();
+    rig.h1_only = true;
+    struct call *q = asks_for(client(), "POST", "hello");
+    assert_false(fake_dial_offers(fake_dial_first(rig.w), "h2"));
+    refuses_protocols();
+    assert_true(dials() && fake_dial_offers(fake_dial_first(rig.w), "h2"));
+    if (origin_is == H2) {
+        struct call *a = last_call(origin());
+        settle();
+        has(a, "data hello\n");
+        answers(a, 200, "ok");
+        has(q, "data ok\nend\nclosed ok\n");
+    } else {
+        refuses_protocols();
+        has(q, "502");
+        has(q, "tls in dial: no application protocol in common");
+    }
+    assert_false(dials());
+    nothing_is_owed();
+    tls_ctx_unref(tls);
+}
+
+EACH_PAIR(an_upgrade_is_never_offered_http2)
+{
+    struct tls_ctx *tls = over_tls();
+    rig.h1_only = true;
+    struct http_head head = {.method = STR("GET"),
+                             .scheme = STR("https"),
+                             .authority = STR("x"),
+                             .path = STR("/a/ws"),
+                             .protocol = STR("websocket"),
+                             .length = -1};
+    struct peer *c = client();
+    assert_non_null(peer_ask_head(c, &head, client_is == H1));
+    settle();
+    if (dials())
+        refuses_protocols();
+    assert_false(dials());
+    tls_ctx_unref(tls);
+}
+
 /* Nothing of a request goes to who has not proved enough, on whatever connection. */
 EACH_PAIR(a_connection_that_may_not_carry_it_carries_nothing)
 {
@@ -1349,6 +1399,8 @@ int main(void)
         cmocka_unit_test(over_tls_the_origin_chooses_and_bodies_pass),
         cmocka_unit_test(those_who_come_before_it_has_chosen_are_all_served),
         cmocka_unit_test(over_tls_an_upgrade_is_http1s),
+        cmocka_unit_test(who_refuses_http1_is_offered_http2_once),
+        cmocka_unit_test(an_upgrade_is_never_offered_http2),
         cmocka_unit_test(a_connection_that_may_not_carry_it_carries_nothing),
         cmocka_unit_test(what_was_wrong_with_the_origins_tls_is_told),
         cmocka_unit_test(a_refused_upload_is_answered_and_then_stopped),

@@ -108,12 +108,14 @@ static void decide_on(const struct facts *f, struct arena *a, struct verdict *v)
     struct http_head *head = head_copy(f->head, 1, a);
     head->authority = arena_cat(a, host, STR(":80"));
     head_add(head, STR("x-rid"), f->request_id);
+    if (the_rig->plain)
+        head->protocol = STR("");
     v->head = head;
     v->to = (struct dial_to){.host = host, .port = 80};
     v->pool = pool;
     v->h2 = pool.n > 1 && pool.p[pool.n - 1] == '2';
     v->to.tls = the_rig->tls;
-    v->any = the_rig->tls != NULL;
+    v->any = the_rig->tls && !the_rig->h1_only;
     v->hold = the_rig->hold;
 }
 

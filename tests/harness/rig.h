@@ -33,7 +33,8 @@ struct rig {
     struct begin begin; /* of the next clients */
     const char *banned; /* recheck: nothing goes there any more; NULL: all may */
     unsigned nlooks, nrechecks;
-    struct tls_ctx *tls; /* requests go over TLS, in the version that the origin chooses */
+    struct tls_ctx *tls; /* requests go over TLS, in the version that the origin chooses ... */
+    bool h1_only;        /* ... or in HTTP/1.1, as for a client that offers no other */
     enum why peer;       /* what is said of any connection to an origin */
     unsigned npeers;
     int unwanted; /* heads of this status are not wanted: WHY_IDENTITY */
@@ -41,6 +42,7 @@ struct rig {
     /* A filter for this answer, whose length is not known then; NULL: none. */
     struct filter *(*filter)(struct rig *r, const struct http_head *head);
     size_t hold; /* of bodies */
+    bool plain;  /* no upgrade is asked for, whatever the client wants */
     void (*held)(struct rig *r, struct verdict *v, struct buf *body, bool whole, struct arena *a);
     enum proxy_taken take_as;
     bool quiet; /* the texts are not kept */

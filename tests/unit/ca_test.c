@@ -522,6 +522,49 @@ static void whoever_watches_the_export_sees_all_of_it_or_nothing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* ---- read again */
+
+static void another_one_is_found_and_the_same_one_is_none(void **state)
+{
+    (void)state;
+    struct ca *old = open_ca(CA_KEY_EC), *again = old;
+    assert_non_null(old);
+    assert_true(ca_again(old, &t.at, t.now, &t.a, &again, &t.error));
+    assert_null(again);
+    struct pki_cert *c = pki_new(&authority, NULL);
+    put_whole(arena_cat(&t.a, str_of(c->key_pem), str_of(c->pem)), 0600);
+    assert_true(ca_again(old, &t.at, t.now, &t.a, &again, &t.error));
+    assert_non_null(again);
+    assert_true(str_eq(ca_pem(again), str_of(c->pem)));
+    assert_true(str_eq(get(t.cert), str_of(c->pem)));
+    ca_free(again);
+    ca_free(old);
+    pki_free(c);
+}
+
+static void what_cannot_be_one_changes_nothing_when_read_again(void **state)
+{
+    (void)state;
+    struct ca *old = open_ca(CA_KEY_EC), *again = old;
+    struct str cert = get(t.cert);
+    struct pki_cert *c = pki_new(&authority, NULL);
+    struct str whole = arena_cat(&t.a, str_of(c->key_pem), str_of(c->pem));
+    static const char *const words[] = {"open to group", "no private key", "it is gone"};
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            put_whole(i == 0 ? whole : str_of(c->pem), i == 0 ? 0644 : 0600);
+        else
+            unlink(t.whole);
+        assert_false(ca_again(old, &t.at, t.now, &t.a, &again, &t.error));
+        assert_true(says(words[i]));
+        assert_ptr_equal(again, old);
+        assert_true(str_eq(get(t.cert), cert));
+    }
+    assert_int_equal(entries(t.folder), 1);
+    ca_free(old);
+    pki_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +581,8 @@ int main(void)
         TEST(the_bundle_gets_one_copy),
         TEST(a_bundle_that_is_a_link_stays_one),
         TEST(whoever_watches_the_export_sees_all_of_it_or_nothing),
+        TEST(another_one_is_found_and_the_same_one_is_none),
+        TEST(what_cannot_be_one_changes_nothing_when_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,6 +310,28 @@ static void what_gets_too_long_by_its_placeholders_is_refused(void **state)
     assert_int_equal(t.told.decision, CREDENTIAL_DENIED);
 }
 
+/* What is made for requests is bounded for all of them together; fields that a binding sets are not
+ * made for one. */
+static void no_more_is_put_together_than_memory_may_hold(void **state)
+{
+    char *bytes;
+    (void)state;
+    for (int sets = 0; sets < 2; sets++) {
+        view(sets ? BEARER : FILLED, "");
+        struct secret *others = secret_make((128 << 20) + 1, &bytes);
+        usual("GET", "/v1/x");
+        field("X-Key", "PH");
+        decide();
+        assert_int_equal(t.v.act, sets ? ACT_FORWARD : ACT_LOCAL);
+        assert_int_equal(t.v.status, sets ? 0 : 503);
+        over(t.v.status);
+        secret_unref(others);
+        decide();
+        assert_int_equal(t.v.act, ACT_FORWARD);
+        over(200);
+    }
+}
+
 static void only_a_peer_that_has_proved_the_host_gets_the_request(void **state)
 {
     static const struct {
@@ -581,6 +603,7 @@ int main(void)
         TEST(a_request_outside_of_every_binding_goes_as_it_is),
         TEST(each_refusal_says_why),
         TEST(what_gets_too_long_by_its_placeholders_is_refused),
+        TEST(no_more_is_put_together_than_memory_may_hold),
         TEST(only_a_peer_that_has_proved_the_host_gets_the_request),
         TEST(what_never_left_was_not_injected),
         TEST(a_body_is_held_only_where_a_binding_looks_into_it),

@@ -823,6 +823,36 @@ static void credentials_enter_no_table(void **state)
         assert_false(h2head_sensitive(str_of(no[i])));
 }
 
+static void a_host_that_differs_is_handed_on_to_who_asks_for_it(void **state)
+{
+    static const struct {
+        const char *text, *host; /* NULL: none is handed on, or with a status it is refused */
+        int status;
+    } rows[] = {
+        {":method=GET|:scheme=https|:authority=a.b|:path=/|host=c.d|", "c.d", 0},
+        {":method=GET|:scheme=https|:authority=a.b|:path=/|host=A.B|", NULL, 0},
+        {":method=GET|:scheme=https|:authority=a.b|:path=/|", NULL, 0},
+        {":method=GET|:scheme=https|:path=/|host=a.b|", NULL, 0},
+        {":method=GET|:scheme=https|:authority=a.b|:path=/|host=|", NULL, 400},
+        {":method=GET|:scheme=https|:authority=a.b|:path=/|host=c d|", NULL, 400},
+        {":method=GET|:scheme=https|:authority=a.b|:path=/|host=c.d|host=c.d|", NULL, 400},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_fault fault = {0, NULL};
+        struct http_head head;
+        struct h2_list list = list_of(str_of(rows[i].text));
+        enum why why = h2head_request_of_two(&list, true, STR("https"), &mem, &head, &fault);
+        assert_int_equal(why == WHY_OK, rows[i].status == 0);
+        assert_int_equal(fault.status, rows[i].status);
+        if (why != WHY_OK)
+            continue;
+        assert_int_equal(head.host.p != NULL, rows[i].host != NULL);
+        assert_true(!rows[i].host || str_eq(head.host, str_of(rows[i].host)));
+        assert_true(str_eq(head.authority, STR("a.b")));
+    }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -852,6 +882,7 @@ int main(void)
         T(trailers_go_out_in_lower_case),
         T(what_is_written_reads_as_the_same_head),
         T(credentials_enter_no_table),
+        T(a_host_that_differs_is_handed_on_to_who_asks_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

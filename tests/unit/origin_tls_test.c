@@ -30,6 +30,7 @@ struct rig {
     struct origin_dial *dial;
     struct origin_want want;
     bool h2;
+    bool insists, forces; /* on HTTP/2: refuses all else, or chooses it without being asked */
     /* what came of it */
     bool told, got, got_h2, closed, refuses;
     enum why why;
@@ -65,10 +66,17 @@ static int choose(SSL *ssl, const uint8_t **ret, uint8_t *n, const uint8_t *list
     const struct rig *r = user;
     uint8_t *to;
     (void)ssl;
+    if (r->forces) {
+        *ret = (const uint8_t *)"h2";
+        *n = 2;
+        return SSL_TLSEXT_ERR_OK;
+    }
     const char *wish = r->h2 ? "\2h2\10http/1.1" : "\10http/1.1";
     if (SSL_select_next_proto(&to, n, (const uint8_t *)wish, (unsigned)strlen(wish), list, len) !=
         OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_NOACK;
+    if (r->insists && *n != 2)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
     *ret = to;
     return SSL_TLSEXT_ERR_OK;
 }
@@ -287,12 +295,57 @@ static void who_has_not_proved_its_name_is_no_origin(void **state)
     pki_free(other);
 }
 
+static void who_refuses_http1_says_that_it_is_for_the_protocol(void **state)
+{
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        SSL_CTX *ctx = server();
+        struct rig r = {.h2 = true};
+        rig_init(&r, ctx, root);
+        SSL_CTX_set_max_proto_version(ctx, versions[i]);
+        r.insists = true;
+        r.want.need = ORIGIN_H1;
+        r.want.to.tls_h2 = false;
+        r.dial = origin_dial(r.o, &r.want, LONG_MS, &asker, &r);
+        until(&r, r.told);
+        assert_false(r.got);
+        assert_int_equal(r.why, WHY_TLS);
+        assert_true(tls_fault_is_alpn(str_of(r.fault)));
+        rig_done(&r);
+        SSL_CTX_free(ctx);
+    }
+    assert_false(tls_fault_is_alpn(STR("upstream proxy: no application protocol in common")));
+    assert_false(tls_fault_is_alpn(STR("")));
+}
+
+static void http2_that_was_not_offered_is_refused(void **state)
+{
+    (void)state;
+    SSL_CTX *ctx = server();
+    struct rig r = {.h2 = true};
+    rig_init(&r, ctx, root);
+    r.forces = true;
+    r.want.need = ORIGIN_H1;
+    r.want.to.tls_h2 = false;
+    r.dial = origin_dial(r.o, &r.want, LONG_MS, &asker, &r);
+    until(&r, r.told);
+    assert_false(r.got);
+    assert_int_equal(r.why, WHY_TLS);
+    assert_false(tls_fault_is_alpn(str_of(r.fault)));
+    assert_int_equal(r.origin.calls[0]->n, 0);
+    rig_done(&r);
+    SSL_CTX_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prepared_connection_tells_and_carries_the_first_request),
         cmocka_unit_test(an_origin_that_chooses_http2_says_so),
         cmocka_unit_test(who_has_not_proved_its_name_is_no_origin),
+        cmocka_unit_test(who_refuses_http1_says_that_it_is_for_the_protocol),
+        cmocka_unit_test(http2_that_was_not_offered_is_refused),
     };
     return cmocka_run_group_tests(tests, make_pki, free_pki);
 }
