@@ -15,18 +15,17 @@ def a_dial_that_is_redirected_to_ourselves_goes_on_from_another_port(lab):
     b = Vaulted(lab, alpn=("http/1.1",), handler=lambda q: Said(200, body=b"x", then="close"))
     with b.w.inside(0):
         sysctl("net/ipv4/ip_local_port_range", "40000 40255")
-    resets = 0
-    for _ in range(30):
+    def loops():
+        return b.s.metric("sallyport_relay_connections_total", result="loop") or 0
+    for i in range(600):            # how many are reset, and which ports come up, is the kernel's choice
+        if i >= 30 and i % 10 == 0 and loops():
+            break
         for _ in range(4):
-            with contextlib.closing(b.w.connect(GOOD, 443)) as c:
-                try:
-                    c.sendall(BROKEN)
-                    c.recv(1)
-                except ConnectionResetError:
-                    resets += 1
+            with contextlib.closing(b.w.connect(GOOD, 443)) as c, contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                c.sendall(BROKEN)
+                c.recv(1)
         with contextlib.closing(b.h1()) as c:
             a = c.ask("GET", "/v1/x")
             equal((a.status, a.body), (200, b"x"))
-    check(resets > 60, "not enough of them were reset:", resets)
     check(not b.s.logged("client does not trust"), "we shook hands with ourselves")
-    check(b.s.metric("sallyport_relay_connections_total", result="loop"), "no dial came back to us")
+    check(loops(), "no dial came back to us")
