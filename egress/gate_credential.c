@@ -238,7 +238,7 @@ void gate_held(const struct facts *f, struct verdict *v, struct buf *body, bool 
     enum body_look look = BODY_PASSED;
     if (whole && body->len == 0)
         return;
-    if (is_crowded(e)) {
+    if (!c->armed || is_crowded(e)) {
         refuse(e, v, 503, UNAVAILABLE, CREDENTIAL_DENIED, a);
         return;
     }
@@ -256,17 +256,14 @@ void gate_held(const struct facts *f, struct verdict *v, struct buf *body, bool 
 
 /* ---- the end */
 
-/* The pattern that it matched by: the whole path, or its beginning. */
+/* The pattern that it matched by. */
 static struct str pattern_of(const struct binding *b, struct str target)
 {
     ptrdiff_t query = str_chr(target, '?');
     struct str path = query < 0 ? target : str_head(target, (size_t)query);
-    for (unsigned i = 0; i < b->paths.n; i++) {
-        struct str p = b->paths.at[i];
-        bool open = p.n > 0 && p.p[p.n - 1] == '*';
-        if (open ? str_starts(path, str_head(p, p.n - 1)) : str_eq(p, path))
-            return p;
-    }
+    for (unsigned i = 0; i < b->paths.n; i++)
+        if (binding_path_matches(b->paths.at[i], path))
+            return b->paths.at[i];
     return STR("");
 }
 

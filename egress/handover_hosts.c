@@ -77,7 +77,7 @@ bool bound_hosts_change(struct bound_hosts *b, const struct bindings *fresh)
 {
     struct arena a;
     arena_init(&a, NULL, 0);
-    set(&b->fresh, &b->nfresh, fresh ? lost_text(fresh, &a) : STR_NONE);
+    set(&b->fresh, &b->nfresh, lost_text(fresh, &a));
     arena_done(&a);
     return handover_kept(b->hand) && !str_eq(left_of(b), fresh_of(b));
 }

@@ -7,15 +7,26 @@
 #include "policies/bindings.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/ip.h"
 #include "policies/bindings_impl.h"
 #include "policies/pathsafe.h"
 
+struct ref {
+    struct ref *next; /* in the order of the set */
+    unsigned i;       /* of the binding */
+};
+
+/* Everything that hangs on one name. */
+struct host_node {
+    struct str name;
+    struct ref *exact; /* bindings that name it */
+    struct ref *wild;  /* that name *. and it */
+    unsigned exact_schemes, wild_schemes;
+};
+
 struct bindings {
-    atomic_uint count;
     struct arena mem;
     struct binding *at; /* by name */
     unsigned n;
@@ -79,12 +90,13 @@ static int by_name(const void *x, const void *y)
     return str_cmp((*a)->name, (*b)->name);
 }
 
-struct host_node *node_of(const struct bindings *s, struct str name)
+static struct host_node *node_of(const struct bindings *s, struct str name)
 {
     return map_get(s->nodes, name);
 }
 
-bool name_up(struct str *name)
+/* Cuts the first label off; false: no further label stands there. */
+static bool name_up(struct str *name)
 {
     ptrdiff_t dot = str_chr(*name, '.');
     if (dot < 0)
@@ -136,7 +148,6 @@ struct bindings *bindings_new_unchecked(const struct binding *const *at, unsigne
 {
     struct bindings *s = mem_new(sizeof *s);
     const struct binding **sorted = mem_new((n + 1) * sizeof *sorted);
-    atomic_init(&s->count, 1);
     arena_init(&s->mem, NULL, 0);
     s->at = arena_get(&s->mem, (n + 1) * sizeof *s->at);
     s->n = n;
@@ -162,24 +173,13 @@ struct bindings *bindings_new(const struct binding *const *at, unsigned n, struc
     *ret_error = arena_printf(a, "bindings %.*s and %.*s can match the same request",
                               STR_ARG(binding_quoted(s->at[i].name, a)),
                               STR_ARG(binding_quoted(s->at[k].name, a)));
-    bindings_unref(s);
+    bindings_free(s);
     return NULL;
 }
 
-struct bindings *bindings_ref(struct bindings *s)
-{
-    unsigned before = atomic_fetch_add_explicit(&s->count, 1, memory_order_relaxed);
-    assert(before > 0);
-    return s;
-}
-
-void bindings_unref(struct bindings *s)
+void bindings_free(struct bindings *s)
 {
     if (!s)
-        return;
-    unsigned before = atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel);
-    assert(before > 0);
-    if (before > 1)
         return;
     map_free(s->nodes);
     arena_done(&s->mem);

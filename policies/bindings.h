@@ -47,7 +47,6 @@ struct binding {
 
 bool binding_has_scheme(const struct binding *b, bool tls);
 const char *auth_type_text(enum auth_type t);
-bool auth_type_read(struct str text, enum auth_type *ret);
 
 /* A binding as it was sent: texts as they stand, absent members empty. */
 struct binding_draft {
@@ -77,7 +76,7 @@ bool binding_path_matches(struct str pattern, struct str path);
 /* Text in quotes, as error texts have it (contract 3.3). */
 struct str binding_quoted(struct str text, struct arena *a);
 
-struct bindings; /* counted, atomic; immutable */
+struct bindings; /* immutable; of one owner */
 
 /* A set; the bindings are copied and sorted by name in byte order, names are different.  NULL: two
  * of them can match the same request, *ret_error says which (contract 9.3). */
@@ -85,8 +84,7 @@ struct bindings *bindings_new(const struct binding *const *at, unsigned n, struc
                               struct str *ret_error);
 /* The same without that check; for tests of what must hold all the same. */
 struct bindings *bindings_new_unchecked(const struct binding *const *at, unsigned n);
-struct bindings *bindings_ref(struct bindings *s);
-void bindings_unref(struct bindings *s); /* NULL is fine */
+void bindings_free(struct bindings *s); /* NULL is fine */
 unsigned bindings_count(const struct bindings *s);
 /* By name order. */
 const struct binding *bindings_at(const struct bindings *s, unsigned i);

@@ -22,7 +22,7 @@ const char *auth_type_text(enum auth_type t)
     return types[t].text.p;
 }
 
-bool auth_type_read(struct str text, enum auth_type *ret)
+static bool type_read(struct str text, enum auth_type *ret)
 {
     for (unsigned t = 0; t < TYPES; t++) {
         if (!str_eq(text, types[t].text))
@@ -234,7 +234,7 @@ static bool read_substitutions(struct reading *r)
 bool reading_auth(struct reading *r)
 {
     struct str type = target_trim(r->draft->type);
-    if (!auth_type_read(type, &r->b->type))
+    if (!type_read(type, &r->b->type))
         return reading_fail(r, "unsupported auth type %.*s", STR_ARG(binding_quoted(type, r->a)));
     bool good = types[r->b->type].one               ? read_one(r)
                 : r->b->type == AUTH_CUSTOM_HEADERS ? read_custom(r)

@@ -31,26 +31,10 @@ void text_set_done(struct text_set *s); /* at stays */
 
 /* ---- sets */
 
-struct ref {
-    struct ref *next; /* in the order of the set */
-    unsigned i;       /* of the binding */
-};
-
-/* Everything that hangs on one name. */
-struct host_node {
-    struct str name;
-    struct ref *exact; /* bindings that name it */
-    struct ref *wild;  /* that name *. and it */
-    unsigned exact_schemes, wild_schemes;
-};
-
 /* Bits of a binding's schemes. */
 enum { SCHEME_HTTPS = 1, SCHEME_HTTP = 2 };
 unsigned schemes_of(const struct binding *b);
 
-struct host_node *node_of(const struct bindings *s, struct str name);
-/* Cuts the first label off; false: no further label stands there. */
-bool name_up(struct str *name);
 /* bindings_conflict.c: the first pair, by place, that can match one request. */
 bool bindings_conflict(const struct bindings *s, unsigned *ret_i, unsigned *ret_k);
 

@@ -134,7 +134,7 @@ void inject_accept_coding(struct field *fields, unsigned *nfields, struct arena 
 /* ---- placeholders ---- */
 
 /* True: *text may have changed; false: it would be too long. */
-static bool put(struct work *w, const struct pairs *p, enum surface on, struct str *text)
+static bool put(struct work *w, const struct replacements *p, enum surface on, struct str *text)
 {
     enum substituted done = substitute(p, *text, w->left, w->bag, text);
     if (done == SUBSTITUTE_DONE) {

@@ -15,8 +15,8 @@ struct armed {
     const struct field *headers; /* name canonical, value in the memory of secrets, its ends trimmed
                                     (RFC 9110 section 5.5) */
     unsigned nheaders;
-    struct pairs path, query, header; /* each encoded for its surface */
-    struct pairs body[ENCODINGS];
+    struct replacements path, query, header; /* each encoded for its surface */
+    struct replacements body[ENCODINGS];
     bool buffers; /* there are pairs for bodies */
 };
 

@@ -31,15 +31,16 @@ static const struct field *arm_headers(const struct binding *b, const struct val
 }
 
 /* The pairs of one surface, in the order of the binding; values[i] is that of substitution i. */
-static struct pairs collect(const struct binding *b, enum surface on, const struct str *values,
-                            struct arena *a)
+static struct replacements collect(const struct binding *b, enum surface on,
+                                   const struct str *values, struct arena *a)
 {
-    struct pair *at = arena_get(a, b->nsubstitutions * sizeof *at);
+    struct replacement *at = arena_get(a, b->nsubstitutions * sizeof *at);
     unsigned n = 0;
     for (unsigned i = 0; i < b->nsubstitutions; i++)
         if (b->substitutions[i].in & on)
-            at[n++] = (struct pair){arena_str(a, b->substitutions[i].placeholder), values[i]};
-    return (struct pairs){at, n};
+            at[n++] =
+                (struct replacement){arena_str(a, b->substitutions[i].placeholder), values[i]};
+    return (struct replacements){at, n};
 }
 
 /* The values of those substitutions that are on one of these surfaces. */

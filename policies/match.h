@@ -11,11 +11,9 @@
 
 struct matcher;
 
-/* Strings are copied into the memory of secrets; doubles count once, empty ones not.  NULL: none is
- * left. */
-struct matcher *matcher_new(const struct str *at, unsigned n);
-/* These and those of base, which is lent and must live longer; base NULL: these alone.  NULL: none
- * of these is left. */
+/* These strings and those of base, which is lent and must live longer; base NULL: these alone.
+ * They are copied into the memory of secrets; doubles count once, empty ones not.  NULL: none of
+ * these is left. */
 struct matcher *matcher_over(const struct matcher *base, const struct str *at, unsigned n);
 void matcher_free(struct matcher *m); /* NULL is fine */
 size_t matcher_longest(const struct matcher *m);

@@ -244,8 +244,3 @@ struct matcher *matcher_over(const struct matcher *base, const struct str *at, u
     mem_free_wiped(b);
     return m;
 }
-
-struct matcher *matcher_new(const struct str *at, unsigned n)
-{
-    return matcher_over(NULL, at, n);
-}

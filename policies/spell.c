@@ -54,13 +54,13 @@ static char *put_code(char *out, uint32_t code)
     return put_unit(put_unit(out, 0xd800 + (code >> 10)), 0xdc00 + (code & 0x3ff));
 }
 
-/* Bytes of the character at the front of s, which is UTF-8 there, and what it stands for; 1 and the
- * byte where it is none. */
+/* Bytes of the character at the front of s, which is UTF-8 there, and what it stands for; 1 and
+ * U+FFFD where it is none. */
 static size_t character(struct str s, uint32_t *ret_code)
 {
     uint8_t c = (uint8_t)s.p[0];
     size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
-    *ret_code = c;
+    *ret_code = c < 0x80 ? c : 0xfffd;
     if (n == 1 || n > s.n || !text_utf8(str_head(s, n)))
         return 1;
     uint32_t code = c & (0x7fu >> n);
@@ -85,10 +85,10 @@ static char *put_ascii(char *out, char c)
     return out;
 }
 
-static bool is_escaped(enum spelling how, uint32_t code, size_t n)
+static bool is_escaped(enum spelling how, uint32_t code)
 {
     if (how == SPELL_JSON_ASCII)
-        return n > 1;
+        return code >= 0x80;
     return how == SPELL_JSON_HTML &&
            (code == '<' || code == '>' || code == '&' || code == 0x2028 || code == 0x2029);
 }
@@ -99,7 +99,7 @@ static size_t spell_json(enum spelling how, struct str value, char *out)
     while (value.n) {
         uint32_t code;
         size_t n = character(value, &code);
-        if (is_escaped(how, code, n))
+        if (is_escaped(how, code))
             at = put_code(at, code);
         else if (n == 1)
             at = put_ascii(at, value.p[0]);

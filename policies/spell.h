@@ -1,5 +1,5 @@
 /* spell.h — how a value looks once somebody has put it into a URL, a form or a JSON text (contract
- * egress-vault 14.1).  Pure. */
+ * egress-vault 11, 14.1).  Pure. */
 #ifndef POLICIES_SPELL_H
 #define POLICIES_SPELL_H
 
@@ -19,7 +19,7 @@ enum spelling {
 enum { SPELL_GROWS = 6 }; /* a byte becomes at most so many */
 
 /* Writes value so; out holds SPELL_GROWS bytes for each of its bytes.  Returns how many were
- * written.  Bytes that are no UTF-8 stay as they are in JSON. */
+ * written.  Bytes that are no UTF-8 stay as they are in JSON, and are U+FFFD each in its ASCII. */
 size_t spell(enum spelling how, struct str value, char *out);
 
 #endif

@@ -6,103 +6,22 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "policies/spell.h"
 
 /* ---- values ---- */
 
-/* One character as it is encoded; room for 12 bytes. */
-static size_t put_percent(char *out, uint8_t c, bool form)
-{
-    static const char hex[] = "0123456789ABCDEF";
-    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    bool plain = letter || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
-    if (plain || (form && c == ' ')) {
-        out[0] = plain ? (char)c : '+';
-        return 1;
-    }
-    out[0] = '%';
-    out[1] = hex[c >> 4];
-    out[2] = hex[c & 15];
-    return 3;
-}
-
-static size_t put_unit(char *out, unsigned unit)
-{
-    uint8_t bytes[2] = {(uint8_t)(unit >> 8), (uint8_t)unit};
-    out[0] = '\\';
-    out[1] = 'u';
-    text_put_hex(out + 2, bytes, 2);
-    return 6;
-}
-
-static size_t put_wide(char *out, uint32_t c)
-{
-    if (c < 0x10000)
-        return put_unit(out, c);
-    put_unit(out, 0xd800 + ((c - 0x10000) >> 10));
-    return 6 + put_unit(out + 6, 0xdc00 + ((c - 0x10000) & 0x3ff));
-}
-
-static size_t put_ascii(char *out, uint8_t c)
-{
-    static const char shorts[128] = {['"'] = '"',  ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f',
-                                     ['\n'] = 'n', ['\r'] = 'r',  ['\t'] = 't'};
-    if (shorts[c]) {
-        out[0] = '\\';
-        out[1] = shorts[c];
-        return 2;
-    }
-    if (c < 0x20)
-        return put_unit(out, c);
-    out[0] = (char)c;
-    return 1;
-}
-
-/* The first character of valid UTF-8, which is not ASCII; *ret_n: its bytes. */
-static uint32_t wide_char(struct str s, size_t *ret_n)
-{
-    uint8_t first = (uint8_t)s.p[0];
-    size_t n = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    uint32_t c = first & (0x7fU >> n);
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | ((uint8_t)s.p[i] & 0x3f);
-    *ret_n = n;
-    return c;
-}
-
-/* What is no UTF-8 at all counts byte by byte. */
-static size_t put_json(char *out, struct str s, bool utf8, size_t *ret_taken)
-{
-    *ret_taken = 1;
-    if ((uint8_t)s.p[0] < 0x80)
-        return put_ascii(out, (uint8_t)s.p[0]);
-    return utf8 ? put_wide(out, wide_char(s, ret_taken)) : put_unit(out, 0xfffd);
-}
-
-/* Both passes of encode_value(); out NULL: counts only. */
-static size_t encode(enum encoding e, struct str value, bool utf8, char *out)
-{
-    size_t n = 0;
-    char one[12];
-    for (size_t taken = 1; value.n; value = str_skip(value, taken)) {
-        size_t len = e == ENCODE_JSON ? put_json(one, value, utf8, &taken)
-                                      : put_percent(one, (uint8_t)value.p[0], e == ENCODE_FORM);
-        if (out)
-            memcpy(out + n, one, len);
-        n += len;
-    }
-    mem_wipe(one, sizeof one);
-    return n;
-}
-
+/* The longest that it could become lies in the memory of secrets, too, and only for a moment. */
 struct str encode_value(enum encoding e, struct str value, struct secret_bag *bag)
 {
+    static const enum spelling spellings[ENCODINGS] = {[ENCODE_PERCENT] = SPELL_PERCENT,
+                                                       [ENCODE_FORM] = SPELL_FORM,
+                                                       [ENCODE_JSON] = SPELL_JSON_ASCII};
+    char *room;
     if (e == ENCODE_RAW)
         return secret_bag_str(bag, value);
-    bool utf8 = text_utf8(value);
-    struct str s = {NULL, encode(e, value, utf8, NULL)};
-    char *out = secret_bag_get(bag, s.n);
-    encode(e, value, utf8, out);
-    s.p = out;
+    struct secret *longest = secret_make(value.n * SPELL_GROWS, &room);
+    struct str s = secret_bag_str(bag, (struct str){room, spell(spellings[e], value, room)});
+    secret_unref(longest);
     return s;
 }
 
@@ -112,7 +31,7 @@ enum { FEW = 16 };
 #define NOWHERE SIZE_MAX
 
 struct search {
-    const struct pairs *p;
+    const struct replacements *p;
     struct str text;
     size_t few[FEW], *next; /* of each: where it stands at or behind the last place, or NOWHERE */
 };
@@ -124,7 +43,7 @@ static void look(struct search *s, unsigned i, size_t from)
     s->next[i] = at ? (size_t)(at - s->text.p) : NOWHERE;
 }
 
-static void search_start(struct search *s, const struct pairs *p, struct str text)
+static void search_start(struct search *s, const struct replacements *p, struct str text)
 {
     s->p = p;
     s->text = text;
@@ -139,33 +58,34 @@ static void search_done(struct search *s)
         mem_free(s->next);
 }
 
-/* The first pair at or behind `from`; NULL: none.  Calls must go from left to right. */
-static const struct pair *search_next(struct search *s, size_t from, size_t *ret_at)
+/* The first one at or behind `from`; NULL: none.  Calls must go from left to right. */
+static const struct replacement *search_next(struct search *s, size_t from, size_t *ret_at)
 {
-    const struct pair *best = NULL;
+    const struct replacement *best = NULL;
     *ret_at = NOWHERE;
     for (unsigned i = 0; i < s->p->n; i++) {
-        const struct pair *pair = &s->p->at[i];
+        const struct replacement *one = &s->p->at[i];
         if (s->next[i] < from)
             look(s, i, from);
         size_t at = s->next[i];
         if (at == NOWHERE || at > *ret_at)
             continue;
-        if (at < *ret_at || pair->placeholder.n > best->placeholder.n)
-            best = pair;
+        if (at < *ret_at || one->placeholder.n > best->placeholder.n)
+            best = one;
         *ret_at = at;
     }
     return best;
 }
 
 /* out NULL: counts only, and stops when it is over `most`; *ret_hits: how often. */
-static size_t fill(const struct pairs *p, struct str text, size_t most, char *out, size_t *ret_hits)
+static size_t fill(const struct replacements *p, struct str text, size_t most, char *out,
+                   size_t *ret_hits)
 {
     struct search s;
     size_t n = 0, from = 0, at;
     *ret_hits = 0;
     search_start(&s, p, text);
-    for (const struct pair *x; n <= most && (x = search_next(&s, from, &at)); ++*ret_hits) {
+    for (const struct replacement *x; n <= most && (x = search_next(&s, from, &at)); ++*ret_hits) {
         if (out) {
             memcpy(out + n, text.p + from, at - from);
             memcpy(out + n + (at - from), x->value.p, x->value.n);
@@ -179,7 +99,7 @@ static size_t fill(const struct pairs *p, struct str text, size_t most, char *ou
     return n + (text.n - from);
 }
 
-enum substituted substitute(const struct pairs *p, struct str text, size_t most,
+enum substituted substitute(const struct replacements *p, struct str text, size_t most,
                             struct secret_bag *bag, struct str *ret)
 {
     size_t hits;
@@ -242,7 +162,7 @@ static void encode_token(struct str before, struct str text, struct secret_bag *
     *ret_token = (struct str){out + before.n, n};
 }
 
-enum substituted substitute_basic(const struct pairs *p, struct str value, size_t most,
+enum substituted substitute_basic(const struct replacements *p, struct str value, size_t most,
                                   struct secret_bag *bag, struct str *ret, struct str *ret_token,
                                   struct str *ret_text)
 {

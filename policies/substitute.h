@@ -17,12 +17,12 @@ enum encoding {
 /* In the memory of secrets. */
 struct str encode_value(enum encoding e, struct str value, struct secret_bag *bag);
 
-struct pair {
+struct replacement {
     struct str placeholder; /* not empty */
     struct str value;       /* encoded */
 };
-struct pairs {
-    const struct pair *at;
+struct replacements {
+    const struct replacement *at;
     unsigned n;
 };
 
@@ -34,12 +34,12 @@ enum substituted {
 
 /* Only with DONE *ret is set: a text in the bag, of at most `most` bytes: whoever sends the
  * placeholders chooses how many there are. */
-enum substituted substitute(const struct pairs *p, struct str text, size_t most,
+enum substituted substitute(const struct replacements *p, struct str text, size_t most,
                             struct secret_bag *bag, struct str *ret);
 /* The value of an Authorization field: `Basic` and base64 of UTF-8 text in which something is found
  * (contract 11, Basic).  *ret_text: what was encoded; *ret_token: the end of *ret that encodes it.
  */
-enum substituted substitute_basic(const struct pairs *p, struct str value, size_t most,
+enum substituted substitute_basic(const struct replacements *p, struct str value, size_t most,
                                   struct secret_bag *bag, struct str *ret, struct str *ret_token,
                                   struct str *ret_text);
 

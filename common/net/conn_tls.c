@@ -249,12 +249,14 @@ static bool decrypt(struct conn *c, struct conn_tls *t, struct buf *to)
     return false;
 }
 
-/* Messages between records of data (tickets, mostly) leave OpenSSL with a buffer for our next
- * record, 16 KiB until then.  Not while it waits for the rest of a record: before 3.0.14 it would
- * free what it still reads. */
+/* Messages between records of data (tickets, mostly) leave OpenSSL before 3.2 with a buffer for our
+ * next record, 16 KiB until then.  Not while it waits for the rest of a record: before 3.0.14 it
+ * would free what it still reads.  From 3.2 on nothing is left, and with SSL_OP_CLEANSE_PLAINTEXT
+ * it would wipe a buffer that is gone.  What is linked now counts, not what was built with. */
 static void give_back(const struct conn_tls *t)
 {
-    if (SSL_rstate_string(t->ssl)[1] == 'H' && !SSL_has_pending(t->ssl))
+    if (OpenSSL_version_num() < 0x30200000UL && SSL_rstate_string(t->ssl)[1] == 'H' &&
+        !SSL_has_pending(t->ssl))
         SSL_free_buffers(t->ssl);
 }
 

@@ -138,8 +138,7 @@ static struct vault *made(struct visit *v, const struct egress_view *in_force)
 
 static struct str hosts_of(const struct vault *vault, struct arena *a)
 {
-    const struct bindings *b = vault ? vault_bindings(vault) : NULL;
-    return b ? lost_text(b, a) : STR("");
+    return lost_text(vault_bindings(vault), a);
 }
 
 /* The kernel knows addresses by whether their host is bound. */

@@ -5,6 +5,7 @@
 #include "egress/intercept/intercept.h"
 
 #include "base/log.h"
+#include "base/map.h"
 #include "egress/forward.h"
 #include "egress/intercept/ca.h"
 #include "egress/judge.h"
@@ -92,18 +93,12 @@ static struct str name_of(const struct caller *p, struct arena *a)
 
 /* ---- a client that does not want us */
 
-static uint64_t hash(struct str s)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < s.n; i++)
-        h = (h ^ (uint8_t)s.p[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
-/* The first time for this name, as far as is remembered. */
+/* The first time for this name, as far as is remembered.  A collision, even one that was looked
+ * for, costs a line of the log, so that no key is needed. */
 static bool is_news(struct intercept *i, struct str name)
 {
-    uint64_t h = hash(name);
+    static const uint8_t key[16];
+    uint64_t h = map_hash(key, name.p, name.n);
     for (unsigned k = 0; k < NAMES_TOLD && k < i->ntold; k++)
         if (i->told[k] == h)
             return false;

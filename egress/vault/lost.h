@@ -6,7 +6,8 @@
 #include "policies/bindings.h"
 
 struct lost;
-/* The text of a vault's hosts: one "https name" or "http *.name" a line, sorted, each once. */
+/* The text of a vault's hosts: one "https name" or "http *.name" a line, sorted, each once; of
+ * NULL nothing. */
 struct str lost_text(const struct bindings *b, struct arena *a);
 /* NULL: nothing in it.  Lines in any order, empty ones and doubles are fine.  A line that cannot be
  * read, or has no end, makes every host lost: fail closed. */

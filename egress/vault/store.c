@@ -313,7 +313,7 @@ void vault_unref(const struct vault *v)
     for (unsigned i = 0; i < mine->ncredentials; i++)
         secret_unref(mine->credentials[i].value);
     redaction_unref(mine->redaction);
-    bindings_unref(mine->bindings);
+    bindings_free(mine->bindings);
     secret_bag_done(&mine->bag);
     arena_done(&mine->mem);
     mem_free(mine);

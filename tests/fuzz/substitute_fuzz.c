@@ -16,13 +16,14 @@
 
 enum { MAX_PAIRS = 24, MOST = 1 << 20, DEPTH = 4 };
 
-static struct str plain_scan(const struct pairs *p, struct str text, struct arena *a, bool *ret_hit)
+static struct str plain_scan(const struct replacements *p, struct str text, struct arena *a,
+                             bool *ret_hit)
 {
     char *out = arena_get(a, (text.n + 1) * 32);
     size_t n = 0;
     *ret_hit = false;
     while (text.n) {
-        const struct pair *best = NULL;
+        const struct replacement *best = NULL;
         for (unsigned i = 0; i < p->n; i++)
             if (str_starts(text, p->at[i].placeholder) &&
                 (!best || p->at[i].placeholder.n > best->placeholder.n))
@@ -36,7 +37,7 @@ static struct str plain_scan(const struct pairs *p, struct str text, struct aren
     return (struct str){out, n};
 }
 
-static void check_scan(const struct pairs *p, struct str text, struct arena *a,
+static void check_scan(const struct replacements *p, struct str text, struct arena *a,
                        struct secret_bag *bag)
 {
     struct str got = text;
@@ -85,7 +86,7 @@ static void check_values(struct str value, struct arena *a, struct secret_bag *b
     check_json(value, a, bag);
 }
 
-static void check_basic(const struct pairs *p, struct str value, struct arena *a,
+static void check_basic(const struct replacements *p, struct str value, struct arena *a,
                         struct secret_bag *bag)
 {
     struct str got, token, text;
@@ -98,7 +99,7 @@ static void check_basic(const struct pairs *p, struct str value, struct arena *a
 }
 
 /* The text as the token that a client would send, and as it stands. */
-static void check_both_basics(const struct pairs *p, struct str text, struct arena *a,
+static void check_both_basics(const struct replacements *p, struct str text, struct arena *a,
                               struct secret_bag *bag)
 {
     char *out = arena_get(a, 6 + 4 * ((text.n + 2) / 3));
@@ -122,8 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str rest = {(const char *)data, size}, line;
-    struct pair at[MAX_PAIRS];
-    struct pairs pairs = {at, 0};
+    struct replacement at[MAX_PAIRS];
+    struct replacements pairs = {at, 0};
     struct arena a;
     struct secret_bag bag;
     if (size > 4096)
@@ -131,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     arena_init(&a, NULL, 0);
     secret_bag_init(&bag);
     while (str_next(&rest, '\n', &line) && line.n && pairs.n < MAX_PAIRS)
-        at[pairs.n++] = (struct pair){line, arena_printf(&a, "<%zu>", line.n)};
+        at[pairs.n++] = (struct replacement){line, arena_printf(&a, "<%zu>", line.n)};
     struct str text = rest.p ? rest : STR("");
     check_scan(&pairs, text, &a, &bag);
     check_values(text, &a, &bag);

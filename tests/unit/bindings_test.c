@@ -197,8 +197,7 @@ static void a_set_is_sorted_and_found_by_name(void **state)
         assert_int_equal(bindings_index(s, bindings_at(s, i)), i);
     }
     assert_null(bindings_named(s, STR("c")));
-    bindings_unref(bindings_ref(s));
-    bindings_unref(s);
+    bindings_free(s);
 }
 
 static void a_host_is_bound_by_its_scheme(void **state)
@@ -236,7 +235,7 @@ static void a_host_is_bound_by_its_scheme(void **state)
             fail_msg("%s", asked[i].name);
         assert_false(bindings_bind_host(NULL, name, true));
     }
-    bindings_unref(s);
+    bindings_free(s);
     arena_done(&set.a);
 }
 
@@ -291,7 +290,7 @@ static void pairs_collide_where_all_four_meet(void **state)
         struct bindings *s = finish(&set);
         if (!s != rows[i].collide)
             fail_msg("row %zu: %s", i, s ? "taken" : "refused");
-        bindings_unref(s);
+        bindings_free(s);
         arena_done(&set.a);
     }
 }
@@ -380,7 +379,7 @@ static void the_index_finds_what_comparing_all_finds(void **state)
             fail_msg("round %u: got \"%.*s\", expected \"%.*s\"", round, STR_ARG(set.error),
                      STR_ARG(expected));
         refused += !s;
-        bindings_unref(s);
+        bindings_free(s);
         arena_done(&set.a);
     }
     assert_in_range(refused, 200, 1800); /* else the rows say nothing */
@@ -403,7 +402,7 @@ static void many_bindings_for_one_host_are_told_apart_by_path(void **state)
     struct binding_request q = {true, 443, STR("GET"), STR("api.example.com"), STR("/p/77/x?y")};
     assert_int_equal(bindings_choose(s, &q, &got), BINDING_ONE);
     same(got->name, "b77");
-    bindings_unref(s);
+    bindings_free(s);
     arena_done(&set->a);
     mem_free(set);
 }
@@ -429,7 +428,7 @@ static void a_binding_with_two_suffixes_of_a_host_is_one_binding(void **state)
     assert_int_equal(choose(s, "q.z.x.y", "/", &got), BINDING_ONE);
     assert_int_equal(choose(s, "r.z.x.y", "/", &got), BINDING_ONE);
     assert_int_equal(choose(s, "x.y", "/", &got), BINDING_NONE);
-    bindings_unref(s);
+    bindings_free(s);
     arena_done(&set.a);
 }
 
@@ -444,7 +443,7 @@ static void an_address_gets_nothing_even_where_a_suffix_ends_it(void **state)
     struct bindings *s = finish(&set);
     assert_int_equal(choose(s, "1.2.3.4", "/", &got), BINDING_NONE);
     assert_int_equal(choose(s, "b.2.3.4", "/", &got), BINDING_ONE);
-    bindings_unref(s);
+    bindings_free(s);
     arena_done(&set.a);
 }
 
@@ -464,7 +463,7 @@ static void an_unsafe_path_tells_whose_it_was(void **state)
     assert_int_equal(choose(s, "a.x.y", "/v1/admin%252fx?%252e", &got), BINDING_UNSAFE);
     assert_int_equal(choose(s, "a.x.y", "/v1/b?/v1/admin%2f..", &got), BINDING_ONE);
     assert_int_equal(choose(s, "a.x.y", "/v2/..", &got), BINDING_NONE);
-    bindings_unref(s);
+    bindings_free(s);
     arena_done(&set.a);
 }
 
@@ -479,8 +478,8 @@ static void an_empty_set_chooses_nothing(void **state)
     assert_int_equal(bindings_count(s), 0);
     assert_int_equal(choose(s, "a.x.y", "/", &got), BINDING_NONE);
     assert_int_equal(choose(NULL, "a.x.y", "/", &got), BINDING_NONE);
-    bindings_unref(s);
-    bindings_unref(NULL);
+    bindings_free(s);
+    bindings_free(NULL);
     arena_done(&set.a);
 }
 

@@ -187,7 +187,7 @@ struct wish {
     const struct pki_cert *leaf; /* NULL: a */
     const struct pki_cert *client_ca;
     struct tls_tickets *tickets;
-    bool no_h2;
+    bool no_h2, wipe;
 };
 
 static struct tls_ctx *server_ctx(const struct wish *w)
@@ -201,6 +201,7 @@ static struct tls_ctx *server_ctx(const struct wish *w)
     struct tls_server_rules rules = {.names = {find_leaf, drop_names, n},
                                      .tickets = w->tickets,
                                      .h2 = !w->no_h2,
+                                     .wipe = w->wipe,
                                      .client_ca_pem =
                                          str_of(w->client_ca ? w->client_ca->pem : NULL)};
     struct tls_ctx *ctx = tls_server_new(&rules, &a, &error);
@@ -209,18 +210,23 @@ static struct tls_ctx *server_ctx(const struct wish *w)
     return ctx;
 }
 
-static struct tls_ctx *client_ctx(const struct pki_cert *root)
+static struct tls_ctx *client_that(const struct pki_cert *root, bool wipes)
 {
     struct arena a;
     struct str error;
     arena_init(&a, NULL, 0);
-    struct tls_client_rules rules = {.insecure = !root};
+    struct tls_client_rules rules = {.insecure = !root, .wipe = wipes};
     if (root)
         rules.roots_pem = str_of(root->pem);
     struct tls_ctx *ctx = tls_client_new(&rules, &a, &error);
     assert_non_null(ctx);
     arena_done(&a);
     return ctx;
+}
+
+static struct tls_ctx *client_ctx(const struct pki_cert *root)
+{
+    return client_that(root, false);
 }
 
 /* ---- the loop: one end of ours and a peer of OpenSSL's, or two ends of ours */
@@ -941,6 +947,31 @@ static void connected(struct bench *b, struct tls_ctx **ret_ctx)
     until(b, b->s.readies && b->p.up);
 }
 
+/* With tickets, which OpenSSL reads between records of data. */
+static void who_wipes_talks_as_well(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct tls_tickets *tickets = tickets_of(1);
+    struct tls_ctx *server = server_ctx(&(struct wish){.wipe = true, .tickets = tickets});
+    struct tls_ctx *client = client_that(pki.root, true);
+    start(&b);
+    with_ours(&b, server, client, &to_a);
+    until(&b, b.s.readies && b.c.readies);
+    for (size_t n = 5; n <= 15; n += 5) {
+        say(&b.c, "hello", 5);
+        until(&b, b.s.got_n == n);
+        say(&b.s, "there", 5);
+        until(&b, b.c.got_n == n);
+    }
+    assert_true(heard(&b.s, "hellohellohello"));
+    assert_true(heard(&b.c, "theretherethere"));
+    finish(&b);
+    tls_ctx_unref(server);
+    tls_ctx_unref(client);
+    tls_tickets_unref(tickets);
+}
+
 static void half_close_works_both_ways(void **state)
 {
     (void)state;
@@ -1509,6 +1540,7 @@ int main(void)
         cmocka_unit_test(a_ticket_outlives_two_turns_of_the_keys_and_is_renewed),
         cmocka_unit_test(a_client_of_1_3_that_has_used_its_ticket_gets_another),
         cmocka_unit_test(the_ticket_leaves_with_the_handshake),
+        cmocka_unit_test(who_wipes_talks_as_well),
         cmocka_unit_test(half_close_works_both_ways),
         cmocka_unit_test(a_fin_without_close_notify_is_a_loss),
         cmocka_unit_test(a_client_holds_its_server_to_the_same),

@@ -93,7 +93,7 @@ static void change(struct fixture *f, struct bindings *fresh)
         bound_hosts_before(f->hosts);
         bound_hosts_after(f->hosts);
     }
-    bindings_unref(fresh);
+    bindings_free(fresh);
 }
 
 static void what_becomes_bound_is_left_before_it_is_in_force(void **state)
@@ -102,7 +102,7 @@ static void what_becomes_bound_is_left_before_it_is_in_force(void **state)
     struct bindings *b = BIND(f, "api.example.com", "*.apps.example.com");
     assert_true(bound_hosts_change(f->hosts, b));
     bound_hosts_before(f->hosts);
-    bindings_unref(b);
+    bindings_free(b);
     assert_true(is_kept(f, "api.example.com"));
     assert_true(is_kept(f, "x.apps.example.com"));
     assert_false(is_kept(f, "other.example.com"));
@@ -120,7 +120,7 @@ static void what_was_bound_stays_until_the_change_is_in_force(void **state)
     assert_true(bound_hosts_change(f->hosts, b)); /* the successor comes to the same */
     bound_hosts_before(f->hosts);
     bound_hosts_after(f->hosts);
-    bindings_unref(b);
+    bindings_free(b);
     assert_false(is_kept(f, "old.example.com"));
     assert_true(is_kept(f, "kept.example.com"));
     assert_true(is_kept(f, "new.example.com"));
@@ -145,11 +145,11 @@ static void the_same_hosts_are_not_told_again(void **state)
     change(f, BIND(f, "api.example.com"));
     struct bindings *b = BIND(f, "api.example.com");
     assert_false(bound_hosts_change(f->hosts, b));
-    bindings_unref(b);
+    bindings_free(b);
     assert_true(is_kept(f, "api.example.com"));
     b = BIND(f, "api.example.com");
     assert_false(bound_hosts_change(f->hosts, b)); /* nor by a successor */
-    bindings_unref(b);
+    bindings_free(b);
 }
 
 static void without_a_supervisor_there_is_nobody_to_tell(void **state)
@@ -162,7 +162,7 @@ static void without_a_supervisor_there_is_nobody_to_tell(void **state)
     f.hosts = bound_hosts_new(f.h);
     struct bindings *b = BIND(&f, "api.example.com");
     assert_false(bound_hosts_change(f.hosts, b));
-    bindings_unref(b);
+    bindings_free(b);
     bound_hosts_free(f.hosts);
     handover_close(f.h);
     arena_done(&f.a);

@@ -45,7 +45,7 @@ static void the_text_is_sorted_and_read_back(void **state)
                 fail_msg("%s", names[i]);
     lost_unref(lost_ref(l));
     lost_unref(l);
-    bindings_unref(s);
+    bindings_free(s);
     arena_done(&a);
 }
 
@@ -71,7 +71,7 @@ static void nothing_is_lost_by_an_empty_text(void **state)
     assert_null(lost_read(STR("")));
     assert_false(lost_binds(NULL, STR("a.x.y"), true));
     lost_unref(NULL);
-    bindings_unref(none);
+    bindings_free(none);
     arena_done(&a);
 }
 

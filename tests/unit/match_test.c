@@ -130,7 +130,7 @@ static void finds_what_a_plain_search_finds(void **state)
     for (unsigned round = 0; round < 1000; round++) {
         unsigned k = round % (sizeof kinds / sizeof *kinds), letters = kinds[k].letters;
         random_world(w, letters, kinds[k].strings, kinds[k].min_len);
-        struct matcher *m = matcher_new(w->s, w->n);
+        struct matcher *m = matcher_over(NULL, w->s, w->n);
         for (unsigned i = 0; m && i < 5; i++)
             check(m, w->s, w->n, text_of(w, letters));
         matcher_free(m);
@@ -149,7 +149,7 @@ static void a_matcher_over_another_finds_the_strings_of_both(void **state)
             if (is_double(w->s, i))
                 w->s[i] = STR_NONE;
         unsigned half = w->n / 2;
-        struct matcher *base = matcher_new(w->s, half);
+        struct matcher *base = matcher_over(NULL, w->s, half);
         struct matcher *m = matcher_over(base, w->s + half, w->n - half);
         if (m)
             check(m, w->s, w->n, text_of(w, 6));
@@ -162,8 +162,8 @@ static void a_matcher_over_another_finds_the_strings_of_both(void **state)
 static void of_no_strings_there_is_no_matcher(void **state)
 {
     (void)state;
-    assert_null(matcher_new(NULL, 0));
-    assert_null(matcher_new((struct str[]){STR(""), STR_NONE}, 2));
+    assert_null(matcher_over(NULL, NULL, 0));
+    assert_null(matcher_over(NULL, (struct str[]){STR(""), STR_NONE}, 2));
     assert_int_equal(matcher_longest(NULL), 0);
     assert_int_equal(matcher_tail(NULL, "abc", 3), 0);
     matcher_free(NULL);
@@ -173,7 +173,7 @@ static void doubles_count_once(void **state)
 {
     (void)state;
     struct hits *h = calloc(1, sizeof *h);
-    struct matcher *m = matcher_new((struct str[]){STR("abc"), STR("abc"), STR("c")}, 3);
+    struct matcher *m = matcher_over(NULL, (struct str[]){STR("abc"), STR("abc"), STR("c")}, 3);
     matcher_find(m, "xabcx", 5, on_hit, h);
     assert_int_equal(h->n, 2);
     matcher_free(m);
@@ -183,7 +183,7 @@ static void doubles_count_once(void **state)
 static void longest_is_the_longest_of_all(void **state)
 {
     (void)state;
-    struct matcher *base = matcher_new((struct str[]){STR("abcdef"), STR("x")}, 2),
+    struct matcher *base = matcher_over(NULL, (struct str[]){STR("abcdef"), STR("x")}, 2),
                    *m = matcher_over(base, (struct str[]){STR("abc")}, 1);
     assert_int_equal(matcher_longest(base), 6);
     assert_int_equal(matcher_longest(m), 6);
@@ -201,7 +201,7 @@ static void strings_of_one_beginning_are_told_apart(void **state)
     for (unsigned i = 0; i < MANY; i++)
         s[i] =
             (struct str){bytes[i], (size_t)snprintf(bytes[i], LEN, "sk-live-%06u-%u", i * 7919, i)};
-    struct matcher *m = matcher_new(s, MANY);
+    struct matcher *m = matcher_over(NULL, s, MANY);
     char text[2 * LEN];
     for (unsigned i = 0; i < MANY; i++) {
         int n = snprintf(text, sizeof text, "k-l%.*s-live-%.5s", STR_ARG(s[i]), s[i].p);
@@ -216,7 +216,7 @@ static void its_strings_lie_in_the_memory_of_secrets(void **state)
 {
     (void)state;
     size_t before = secret_held();
-    struct matcher *m = matcher_new((struct str[]){STR("a-secret")}, 1);
+    struct matcher *m = matcher_over(NULL, (struct str[]){STR("a-secret")}, 1);
     assert_true(secret_held() > before);
     matcher_free(m);
     assert_int_equal(secret_held(), before);

@@ -36,8 +36,9 @@ static void values_are_spelled_as_encoders_do(void **state)
          "\\u003c\\u003e\\u0026\xc3\xa9\\u2028\\u2029\xe2\x80\xaa"},
         {SPELL_JSON_ASCII, "<>&\xc3\xa9\xe2\x82\xac", "<>&\\u00e9\\u20ac"},
         {SPELL_JSON_ASCII, "\xf0\x9f\x98\x80\xef\xbf\xbf", "\\ud83d\\ude00\\uffff"},
-        {SPELL_JSON_ASCII, "\xff\xc3", "\xff\xc3"}, /* no UTF-8: as it is */
-        {SPELL_JSON_ASCII, "\xe2\x82", "\xe2\x82"},
+        {SPELL_JSON, "\xff\xc3", "\xff\xc3"}, /* no UTF-8: as it is */
+        {SPELL_JSON_ASCII, "\xff\xc3", "\\ufffd\\ufffd"},
+        {SPELL_JSON_ASCII, "\xe2\x82", "\\ufffd\\ufffd"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct str value = str_of(rows[i].value);

@@ -34,11 +34,11 @@ static void values_are_encoded_for_their_place(void **state)
     secret_bag_done(&bag);
 }
 
-static const struct pair few[] = {
+static const struct replacement few[] = {
     {STR("__A__"), STR("1")}, {STR("__A__B"), STR("22")}, {STR("__C__"), STR("__A__")},
     {STR("ab"), STR("x")},    {STR("bcd"), STR("y")},     {STR("aa"), STR("z")},
 };
-static const struct pairs pairs = {few, sizeof few / sizeof *few};
+static const struct replacements pairs = {few, sizeof few / sizeof *few};
 
 static void the_leftmost_and_there_the_longest_wins(void **state)
 {
@@ -74,11 +74,11 @@ static void the_leftmost_and_there_the_longest_wins(void **state)
 }
 
 /* The rule as it is written down: at each position the longest that matches. */
-static struct str plain_scan(const struct pairs *p, struct str text, struct arena *a)
+static struct str plain_scan(const struct replacements *p, struct str text, struct arena *a)
 {
     struct str out = STR("");
     while (text.n) {
-        const struct pair *best = NULL;
+        const struct replacement *best = NULL;
         for (unsigned i = 0; i < p->n; i++)
             if (str_starts(text, p->at[i].placeholder) &&
                 (!best || p->at[i].placeholder.n > best->placeholder.n))
@@ -92,7 +92,7 @@ static struct str plain_scan(const struct pairs *p, struct str text, struct aren
 static void it_is_the_scan_of_the_contract(void **state)
 {
     (void)state;
-    struct pair many[40];
+    struct replacement many[40];
     char names[40][6];
     uint32_t x = 1;
     for (int round = 0; round < 2000; round++) {
@@ -106,13 +106,13 @@ static void it_is_the_scan_of_the_contract(void **state)
             size_t len = 1 + (x = x * 1664525 + 1013904223) / 65536 % 5;
             for (size_t k = 0; k < len; k++)
                 names[i][k] = "ab"[(x = x * 1664525 + 1013904223) >> 31];
-            many[i] = (struct pair){{names[i], len}, arena_printf(&a, "<%u>", i)};
+            many[i] = (struct replacement){{names[i], len}, arena_printf(&a, "<%u>", i)};
         }
         for (size_t k = 0; k < sizeof text; k++)
             text[k] = "abc"[(x = x * 1664525 + 1013904223) / 65536 % 3];
         struct str all = {text, sizeof text}, got = all;
-        substitute(&(struct pairs){many, n}, all, MOST, &bag, &got);
-        assert_true(str_eq(got, plain_scan(&(struct pairs){many, n}, all, &a)));
+        substitute(&(struct replacements){many, n}, all, MOST, &bag, &got);
+        assert_true(str_eq(got, plain_scan(&(struct replacements){many, n}, all, &a)));
         secret_bag_done(&bag);
         arena_done(&a);
     }

@@ -47,7 +47,7 @@ static struct bindings *read_set(struct row *r)
     if (row_bool(r->v, "bypass_write_check")) {
         if (s) {
             row_fail(r, "nothing to bypass");
-            bindings_unref(s);
+            bindings_free(s);
             return NULL;
         }
         return bindings_new_unchecked(at, n);
@@ -83,7 +83,7 @@ bool run_binding_match(struct row *r)
     if (!s)
         return false;
     if (!authority_read(row_text(request, "host"), &h, &stated)) {
-        bindings_unref(s);
+        bindings_free(s);
         return row_fail(r, "the host is not to be read");
     }
     struct binding_request q = {
@@ -95,7 +95,7 @@ bool run_binding_match(struct row *r)
     };
     enum binding_choice choice = bindings_choose(s, &q, &got);
     bool good = expect_choice(r, choice, got);
-    bindings_unref(s);
+    bindings_free(s);
     return good;
 }
 
@@ -116,7 +116,7 @@ static enum binding_choice choose(struct row *r)
         return BINDING_AMBIGUOUS; /* no row expects it */
     struct bindings *s = bindings_new((const struct binding *[]){&b}, 1, r->a, &error);
     enum binding_choice choice = bindings_choose(s, &q, &got);
-    bindings_unref(s);
+    bindings_free(s);
     return choice;
 }
 

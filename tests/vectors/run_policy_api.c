@@ -5,26 +5,14 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "egress/vault/vault.h"
 #include "harness/policy_rig.h"
+#include "vectors/row_vault.h"
 #include "vectors/run_egress.h"
-
-static struct str no_fault(void *user, const struct binding *b, struct str host, struct arena *a)
-{
-    (void)user;
-    (void)b;
-    (void)host;
-    (void)a;
-    return STR("");
-}
 
 /* A vault whose one binding names these hosts; NULL: the row has none. */
 static struct vault *vault_of(struct row *r)
 {
     const struct json *hosts = row_member(row_member(r->v, "state"), "vault_hosts");
-    static const struct vault_rules rules = {.body_min = 6};
-    static const struct vault_cover any = {no_fault, NULL};
-    struct vault_fault fault;
     struct json_out o;
     if (!hosts)
         return NULL;
@@ -35,13 +23,7 @@ static struct vault *vault_of(struct row *r)
     row_put(&o, r, hosts);
     o.comma = false;
     json_put_raw(&o, STR("}}]}"));
-    struct vault_create *c = vault_create_read((struct str){o.p, o.n}, &rules, r->a, &fault);
-    struct vault *v = c ? vault_new(c, &rules, &any, r->a, &fault) : NULL;
-    if (!v)
-        row_fail(r, "the row's vault: %.*s", STR_ARG(fault.text));
-    vault_create_free(c);
-    json_out_done(&o);
-    return v;
+    return row_vault(r, &o);
 }
 
 /* An address of this machine outside 127/8 and ::1, or "". */
