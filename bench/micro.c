@@ -250,8 +250,10 @@ static void make_table(struct bench *b)
                                    .until_unix_s = INT64_MAX};
     struct sandbox *records[] = {sandbox_new(&open), sandbox_new(&locked)};
     b->gw.all = &b->gateway;
-    b->gw.table = table_new(b->w, ignore_gone);
+    b->gw.table = table_new(b->w, ignore_gone, NULL);
     b->gateway.by_sandbox = failures_new(16);
+    b->gateway.resolver = &static_resolver;
+    b->gateway.limits = limits_new(&(struct limits_rules){.max_keys = 16});
     table_publish(&b->gw.table, 1, (const struct sandbox *const *)records, 2, NULL, 0, true, NULL,
                   NULL, NULL);
     while (!table_ready(b->gw.table))
@@ -281,6 +283,7 @@ static void tear_down(struct bench *b)
     map_free(b->map);
     table_free(b->gw.table);
     failures_free(b->gateway.by_sandbox);
+    limits_free(b->gateway.limits);
     snapshot_unref(b->snap);
     worker_free(b->w);
     arena_done(&b->mem);

@@ -25,6 +25,7 @@ from sandbox import (LIBC, NAMESERVER, NEWNS, ORIGIN, PDEATHSIG, REC_PRIVATE, WO
                      nameserver)
 
 NEWPID = 0x20000000
+FEW = 0.01  # of all requests: so many may fail, and are told of
 
 
 # ---- the client
@@ -40,15 +41,19 @@ def client(box, where, folder, *flags, **how):
 
 
 def once(box, name, one, folder, flags):
-    """us of CPU, and what the client saw."""
+    """us of CPU, and what the client saw: single requests may fail, others than the sidecar's are not ours to mend."""
     one.turn()
     before = cpu(one.pids())
     p = client(box, one.where, folder, *flags)
     out = p.communicate()[0]
     spent = cpu(one.pids()) - before
-    if p.returncode != 0:
+    try:
+        seen = json.loads(out)
+    except ValueError:
+        raise SystemExit(f"{name}: {p.returncode}: {out}") from None
+    failed = seen["errors"] + seen["refused"]
+    if failed > seen["requests"] * FEW or failed and name == "sidecar":
         raise SystemExit(f"{name}: {out}")
-    seen = json.loads(out)
     return spent / 1e3, seen
 
 
@@ -75,18 +80,20 @@ def compare(box, o, folder, figure):
     print(f"{figure}: {title}: us of CPU for a {unit}", flush=True)
     ones = {n: one for n, one in start(box, o, folder).items() if figure != "h2" or not n.startswith("squid")}
     rows = {name: [] for name in ones}
+    failed = dict.fromkeys(ones, 0)
     for turn in range(o.rounds + 1):
         for name in list(ones) if turn % 2 else reversed(ones):
             us, seen = once(box, name, ones[name], folder, [*flags, "--seconds", o.seconds if turn else 1])
             if seen[counted] == 0:
                 raise SystemExit(f"{name}: {seen}")
+            failed[name] += seen["errors"] + seen["refused"]
             if turn:
                 rows[name].append((us * of / seen[counted], seen["p50_us"], seen["p99_us"], seen["rate"]))
     for name, row in rows.items():
         us = sorted(r[0] for r in row)
         p50, p99, rate = (statistics.median(r[i] for r in row) for i in (1, 2, 3))
         print(f"  {name:<16} {statistics.median(us):10.1f}   {us[0]:.1f} .. {us[-1]:.1f}   p50 {p50:.0f} us  p99 {p99:.0f} us"
-              f"  {rate:.0f}/s   Rss {biggest(ones[name])['Rss']} KiB")
+              f"  {rate:.0f}/s   Rss {biggest(ones[name])['Rss']} KiB{f'   failed {failed[name]}' if failed[name] else ''}")
     for name in rows:
         if name == "sidecar" or "sidecar" not in rows:
             continue

@@ -4,6 +4,7 @@
 #include "ingress/forward.h"
 
 #include "base/text.h"
+#include "ingress/resolver.h"
 
 enum { ADDED_FIELDS = 8, LONGEST_KNOWN = 31 };
 
@@ -96,16 +97,25 @@ static bool stays(const struct forward_rules *rules, const struct said *said, en
            (kind == FROM_PROXY && said->trusted);
 }
 
-static void copy_fields(const struct forward_rules *rules, const struct http_head *h,
-                        struct http_head *out, struct said *said)
+/* Does the provider set a field of that name? */
+static bool is_set(const struct endpoint_url *url, struct str name)
+{
+    for (unsigned i = 0; i < url->nadd; i++)
+        if (name.n == url->add[i].name.n && str_ieq(name, url->add[i].name))
+            return true;
+    return false;
+}
+
+static void copy_fields(const struct forward_rules *rules, const struct endpoint_url *url,
+                        const struct http_head *h, struct http_head *out, struct said *said)
 {
     out->nfields = 0;
     for (unsigned i = 0; i < h->nfields; i++) {
         enum kind kind = kind_of(h->fields[i].name);
-        if (stays(rules, said, kind))
-            out->fields[out->nfields++] = h->fields[i];
-        else
+        if (!stays(rules, said, kind))
             note(said, kind, h->fields[i].value);
+        else if (!url || !is_set(url, h->fields[i].name))
+            out->fields[out->nfields++] = h->fields[i];
     }
 }
 
@@ -165,33 +175,58 @@ static void add_forwarded(struct http_head *out, const struct said *said,
         head_add(out, STR("X-Forwarded-Prefix"), prefix);
 }
 
+struct str forward_join(const struct endpoint_url *url, struct str path, struct arena *a)
+{
+    if (url->path.n == 0 && url->query.n == 0)
+        return path;
+    ptrdiff_t mark = str_chr(path, '?');
+    struct str query = mark < 0 ? STR_NONE : str_skip(path, (size_t)mark + 1);
+    bool both = url->query.n && query.n, bare = mark >= 0 && query.n == 0 && url->query.n == 0;
+    path = str_head(path, mark < 0 ? path.n : (size_t)mark);
+    return arena_printf(a, "%.*s%.*s%s%.*s%s%.*s", STR_ARG(url->path), STR_ARG(path),
+                        url->query.n || query.n || bare ? "?" : "", STR_ARG(url->query),
+                        both ? "&" : "", STR_ARG(query));
+}
+
+static void set_fields(struct http_head *out, const struct forward_facts *facts)
+{
+    head_add(out, STR("X-Request-Id"), facts->request_id);
+    if (facts->credential.n)
+        head_add(out, STR("X-Fast-Sandbox-Route-Credential"), facts->credential);
+    for (unsigned i = 0; facts->url && i < facts->url->nadd; i++)
+        head_add(out, facts->url->add[i].name, facts->url->add[i].value);
+}
+
 struct http_head *forward_request(const struct forward_rules *rules,
                                   const struct forward_facts *facts, const struct http_head *h,
                                   struct arena *a)
 {
     struct said said = {.trusted = rules->trusted.n && cidr_set_has(&rules->trusted, &facts->peer)};
+    const struct endpoint_url *url = facts->url;
     struct http_head *out = arena_get(a, sizeof *out);
+    size_t nadded = ADDED_FIELDS + (url ? url->nadd : 0);
     *out = *h;
-    out->fields = arena_get(a, ((size_t)h->nfields + ADDED_FIELDS) * sizeof *out->fields);
-    copy_fields(rules, h, out, &said);
-    out->path = facts->path;
-    out->scheme = STR("http"); /* of the connection that carries it (RFC 9113 section 8.3.1) */
+    out->fields = arena_get(a, (h->nfields + nadded) * sizeof *out->fields);
+    copy_fields(rules, url, h, out, &said);
+    out->path = url ? forward_join(url, facts->path, a) : facts->path;
+    /* of the connection that carries it (RFC 9113 section 8.3.1) */
+    out->scheme = facts->to_tls ? STR("https") : STR("http");
     if (!rules->preserve_host || h->authority.n == 0)
-        out->authority = facts->target;
+        out->authority = url && url->authority.n ? url->authority : facts->target;
     add_forwarded(out, &said, facts, h, a);
-    head_add(out, STR("X-Request-Id"), facts->request_id);
-    if (facts->credential.n)
-        head_add(out, STR("X-Fast-Sandbox-Route-Credential"), facts->credential);
+    set_fields(out, facts);
     return out;
 }
 
 /* ---- the way back ---- */
 
+const struct field forward_powered_by = {NAME("Reverse-Proxy-Server-Powerby"),
+                                         NAME("OpenSandbox-ingress")};
+
 struct http_head *forward_response(const struct http_head *h, struct str request_id,
                                    struct str http_date, struct arena *a)
 {
-    static const struct str powered_name = NAME("Reverse-Proxy-Server-Powerby"),
-                            powered_by = NAME("OpenSandbox-ingress");
+    const struct field *powered_by = &forward_powered_by;
     struct http_head *out = head_copy(h, 3, a);
     bool interim = h->status < 200 && h->protocol.n == 0, granted = h->protocol.n > 0;
     if (interim)
@@ -199,15 +234,15 @@ struct http_head *forward_response(const struct http_head *h, struct str request
     bool powered = false, has_id = false, has_date = false;
     for (unsigned i = 0; i < h->nfields; i++) {
         const struct field *f = &h->fields[i];
-        powered |= f->name.n == powered_name.n && str_ieq(f->name, powered_name) &&
-                   str_eq(f->value, powered_by);
+        powered |= f->name.n == powered_by->name.n && str_ieq(f->name, powered_by->name) &&
+                   str_eq(f->value, powered_by->value);
         has_id |= f->name.n == 12 && str_ieq(f->name, STR("X-Request-Id"));
         has_date |= f->name.n == 4 && str_ieq(f->name, STR("Date"));
     }
     if (!has_id)
         head_add(out, STR("X-Request-Id"), request_id);
     if (!powered && !granted)
-        head_add(out, powered_name, powered_by);
+        head_add(out, powered_by->name, powered_by->value);
     if (!has_date && !granted)
         head_add(out, STR("Date"), arena_str(a, http_date));
     return out;

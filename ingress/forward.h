@@ -10,6 +10,8 @@
 #include "http/head.h"
 #include "policies/cidr.h"
 
+struct endpoint_url;
+
 struct forward_rules {
     struct cidr_set trusted; /* whose forwarding fields count */
     bool preserve_host;      /* --backend-host=preserve */
@@ -25,12 +27,22 @@ struct forward_facts {
     struct str prefix;     /* path forms; else empty */
     struct str request_id; /* of the exchange */
     struct str credential; /* of the provider, or empty */
+    /* Of an endpoint that was given as a URL (contract 8.1): what Host says in place of target,
+     * what comes before the path and the query, fields in place of the client's.  NULL: nothing of
+     * it. */
+    const struct endpoint_url *url;
+    bool to_tls; /* so is the connection to the sandbox: what :scheme says over HTTP/2 */
 };
+
+/* The base of a URL and the path and query to ask for, byte for byte (contract 8.1): base path,
+ * path; base query, '&', query, or whichever is not empty. */
+struct str forward_join(const struct endpoint_url *url, struct str path, struct arena *a);
 
 /* The request to send, in the arena; fields that stay are not copied. */
 struct http_head *forward_request(const struct forward_rules *rules,
                                   const struct forward_facts *facts, const struct http_head *h,
                                   struct arena *a);
+extern const struct field forward_powered_by; /* on every answer that came from a sandbox */
 /* The response to send; `granted`: it is a 101 or a tunnel's 2xx, which gets no powered-by line.
  * http_date: for answers without Date; lent. */
 struct http_head *forward_response(const struct http_head *h, struct str request_id,

@@ -1,32 +1,26 @@
-/* gate.c — decide(): route → closed port → sandbox → reading of a signed path → access → forward,
- * in the order of contract ingress 6.1.  Pure over head, view and table; what has to be counted is
- * counted afterwards, in judged() and dialled(). */
-#include <errno.h>
-
+/* gate.c — decide(): route → closed port → sandbox → reading of a signed path →
+ * access → forward, in the order of contract ingress 6.1.  Pure over head, view
+ * and table; what has to be counted is counted afterwards, in judged() and
+ * dialled(). */
 #include "base/text.h"
-#include "ingress/gateway.h"
-#include "ingress/view.h"
-#include "net/worker.h"
-#include "policies/access.h"
+#include "ingress/gate_impl.h"
+#include "policies/scope.h"
 
-struct gateway_note {
-    struct route route;
-    bool routed;         /* the route parsed */
-    enum fault_id fault; /* FAULTS: none */
-    enum access access;
-    struct str client; /* address, for logs and counts */
-    struct str target; /* "address:port" */
-    struct str reason; /* for the log only */
-};
+enum { REPLAY_BYTES = 1 << 20 }; /* 12.4 */
 
-static const struct ingress_view *view_of(const struct facts *f)
+const struct ingress_view *gate_view(const struct facts *f)
 {
     return f->snap->view;
 }
 
-static const struct gateway_worker *worker_of(const struct facts *f)
+const struct gateway_worker *gate_worker(const struct facts *f)
 {
     return f->tables;
+}
+
+struct gateway_note *gate_note(const struct verdict *v)
+{
+    return (struct gateway_note *)(uintptr_t)v->note;
 }
 
 /* ---- how a connection begins (2) */
@@ -44,22 +38,23 @@ static struct begin begin(const struct snapshot *snap, const struct conn_info *c
 
 /* ---- refusals */
 
-static void refuse(struct verdict *v, const struct fault *fault, struct arena *a)
+void gate_refuse(struct verdict *v, const struct fault *fault, struct arena *a)
 {
-    struct gateway_note *note = (struct gateway_note *)(uintptr_t)v->note;
+    struct gateway_note *note = gate_note(v);
     v->act = ACT_REPLY;
     v->why = fault_why(fault->id);
     v->status = fault_status(fault->id);
     v->code = fault_code(fault->id);
     v->message = fault_message(fault, a);
     v->retry = fault_retry(fault->id);
+    v->extra = fault->id == FAULT_ROUTE_STALE ? &forward_powered_by : NULL; /* 8.5 */
     if (note)
         note->fault = fault->id;
 }
 
-static void refuse_id(struct verdict *v, enum fault_id id, struct str value, struct arena *a)
+void gate_refuse_id(struct verdict *v, enum fault_id id, struct str value, struct arena *a)
 {
-    refuse(v, &(struct fault){.id = id, .value = value}, a);
+    gate_refuse(v, &(struct fault){.id = id, .value = value}, a);
 }
 
 /* ---- pages of our own (3.8, 14.1) */
@@ -75,7 +70,7 @@ static void status_page(const struct facts *f, struct verdict *v)
 static void readiness_page(const struct facts *f, struct verdict *v)
 {
     struct readiness_view r =
-        readiness_read(worker_of(f)->all->readiness, (uint64_t)f->unix_s * 1000);
+        readiness_read(gate_worker(f)->all->readiness, (uint64_t)f->unix_s * 1000);
     v->act = ACT_LOCAL;
     v->status = 200;
     v->content_type = STR("text/plain; charset=utf-8");
@@ -94,34 +89,6 @@ static void local(const struct facts *f, struct str path, struct verdict *v)
                               .body = STR("")};
     else
         readiness_page(f, v);
-}
-
-/* ---- sandbox */
-
-/* NULL: refused. */
-static const struct sandbox *find(const struct facts *f, const struct route *r,
-                                  struct gateway_note *note, struct arena *a, struct verdict *v)
-{
-    const struct table *table = worker_of(f)->table;
-    const struct sandbox *s = table_get(table, r->id);
-    if (!s && !table_ready(table)) {
-        refuse_id(v, FAULT_SANDBOX_NOT_READY, r->id, a);
-        return NULL;
-    }
-    if (!s || s->state == SANDBOX_TERMINATED || f->unix_s >= s->until_unix_s) {
-        refuse_id(v, FAULT_SANDBOX_NOT_FOUND, r->id, a);
-        return NULL;
-    }
-    if (s->state == SANDBOX_AMBIGUOUS) {
-        refuse_id(v, FAULT_SANDBOX_AMBIGUOUS, r->id, a);
-        return NULL;
-    }
-    if (s->state == SANDBOX_NOT_READY) {
-        note->reason = arena_str(a, s->reason);
-        refuse_id(v, FAULT_SANDBOX_NOT_READY, r->id, a);
-        return NULL;
-    }
-    return s;
 }
 
 /* ---- access */
@@ -144,10 +111,10 @@ static enum fault_id access_fault(enum access access)
 static bool blocked(const struct facts *f, const struct sandbox *s, const struct route *r,
                     const struct str *given)
 {
-    int64_t limit = view_of(f)->set->signature_failure_limit;
+    int64_t limit = gate_view(f)->set->signature_failure_limit;
     if (limit <= 0 || !r->is_signed || given || s->token.n == 0)
         return false;
-    return failures_recent(worker_of(f)->all->by_sandbox, s->id, f->now_ms / 1000) >= limit;
+    return failures_recent(gate_worker(f)->all->by_sandbox, r->id, f->now_ms / 1000) >= limit;
 }
 
 static bool admit(const struct facts *f, const struct sandbox *s, struct gateway_note *note,
@@ -156,11 +123,11 @@ static bool admit(const struct facts *f, const struct sandbox *s, struct gateway
     const struct route *r = &note->route;
     const struct str *given = head_get(f->head, STR("opensandbox-secure-access"));
     struct signed_route sr = {r->id, r->exp36, r->signature, r->port};
-    note->access = access_check(s->token, given, r->is_signed ? &sr : NULL, view_of(f)->keys,
+    note->access = access_check(s->token, given, r->is_signed ? &sr : NULL, gate_view(f)->keys,
                                 blocked(f, s, r, given), f->unix_s);
     if (access_allows(note->access))
         return true;
-    refuse_id(v, access_fault(note->access), STR_NONE, a);
+    gate_refuse_id(v, access_fault(note->access), STR_NONE, a);
     return false;
 }
 
@@ -170,7 +137,7 @@ static bool read_path(const struct sandbox *s, struct route *r, struct arena *a,
     if (s->token.n == 0 || !r->is_signed)
         return true;
     if (r->signed_climbs) {
-        refuse_id(v, FAULT_PATH_ESCAPES, STR_NONE, a);
+        gate_refuse_id(v, FAULT_PATH_ESCAPES, STR_NONE, a);
         return false;
     }
     r->forward = r->forward_signed;
@@ -218,73 +185,147 @@ static bool speaks_h2(const struct ingress_settings *set, enum wire wire, const 
     return wire == WIRE_H2C || (wire == WIRE_AUTO && is_grpc(h));
 }
 
+static struct dial_to dial_of(const struct facts *f, const struct endpoint *e,
+                              const struct gateway_note *note, struct arena *a)
+{
+    struct dial_to to = {.host = arena_str(a, e->host), .port = e->to ? e->to : note->route.port};
+    if (e->tls)
+        to.tls = gate_view(f)->origin_tls;
+    return to;
+}
+
+/* The record may go while the request goes on. */
+static const struct endpoint_url *url_of(const struct endpoint *e, struct arena *a)
+{
+    if (!e->url)
+        return NULL;
+    struct endpoint_url *url = arena_zero(a, sizeof *url);
+    struct field *add = arena_get(a, e->url->nadd * sizeof *add);
+    for (unsigned i = 0; i < e->url->nadd; i++)
+        add[i] =
+            (struct field){arena_str(a, e->url->add[i].name), arena_str(a, e->url->add[i].value)};
+    *url = (struct endpoint_url){.authority = arena_str(a, e->url->authority),
+                                 .path = arena_str(a, e->url->path),
+                                 .query = arena_str(a, e->url->query),
+                                 .add = add,
+                                 .nadd = e->url->nadd};
+    return url;
+}
+
 static void forward(const struct facts *f, const struct sandbox *s, struct gateway_note *note,
                     struct arena *a, struct verdict *v)
 {
     const struct endpoint *e = sandbox_endpoint(s, note->route.port);
     v->act = ACT_FORWARD;
-    v->h2 = speaks_h2(view_of(f)->set, e->wire, f->head);
-    v->to =
-        (struct dial_to){.host = arena_str(a, e->host), .port = e->to ? e->to : note->route.port};
+    v->h2 = speaks_h2(gate_view(f)->set, e->wire, f->head);
+    v->to = dial_of(f, e, note, a);
     v->pool = arena_str(a, s->pool);
+    v->keep = gate_worker(f)->all->wake && note->route.form == FORM_SCOPE ? REPLAY_BYTES : 0;
     note->target = target_text(v->to.host, v->to.port, a);
     struct forward_facts ff = {.local_port = f->client->listener,
                                .tls = f->client->tls,
                                .target = note->target,
+                               .url = url_of(e, a),
+                               .to_tls = e->tls,
                                .path = note->route.forward,
                                .prefix = note->route.prefix,
                                .request_id = f->request_id};
     addr_ip(f->client->peer, &ff.peer);
-    v->head = forward_request(&view_of(f)->forward, &ff, f->head, a);
+    v->head = forward_request(&gate_view(f)->forward, &ff, f->head, a);
 }
 
 static struct str client_text(const struct facts *f, struct arena *a)
 {
     struct ip peer;
     addr_ip(f->client->peer, &peer);
-    struct ip ip = forward_client_ip(&view_of(f)->forward.trusted, &peer, f->head);
+    struct ip ip = forward_client_ip(&gate_view(f)->forward.trusted, &peer, f->head);
     char *text = arena_get(a, IP_TEXT_BYTES);
     return (struct str){text, ip_text(&ip, text)};
+}
+
+static enum fault_id scope_fault(enum scope_verdict v)
+{
+    static const enum fault_id ids[] = {
+        [SCOPE_NO_VERIFIER] = FAULT_SCOPE_NO_VERIFIER,
+        [SCOPE_MALFORMED] = FAULT_SCOPE_MALFORMED,
+        [SCOPE_BAD_NAMESPACE] = FAULT_SCOPE_NAMESPACE,
+        [SCOPE_BAD_ID] = FAULT_SCOPE_ID,
+        [SCOPE_BAD_PORT] = FAULT_SCOPE_PORT,
+        [SCOPE_BAD_KEY_ID] = FAULT_SCOPE_KEY_ID,
+        [SCOPE_BAD_MAC_FORM] = FAULT_SCOPE_MAC_FORM,
+        [SCOPE_KEY_UNKNOWN] = FAULT_SCOPE_KEY_UNKNOWN,
+        [SCOPE_MAC_MISMATCH] = FAULT_SCOPE_MAC,
+    };
+    return ids[v];
+}
+
+/* The token stands for namespace, id and port; false: refused. */
+static bool take_scope(const struct facts *f, struct gateway_note *note, struct arena *a,
+                       struct verdict *v)
+{
+    struct scope scope;
+    const struct keyring *keys = gate_worker(f)->all->fast ? gate_view(f)->keys : NULL;
+    enum scope_verdict verdict = scope_verify(note->route.token, keys, a, &scope);
+    if (verdict != SCOPE_OK) {
+        gate_refuse_id(v, scope_fault(verdict), STR_NONE, a);
+        return false;
+    }
+    note->ns = scope.ns;
+    note->route.id = scope.id;
+    note->route.port = scope.port;
+    return true;
 }
 
 /* Parses the route and closes ports; false: refused. */
 static bool route(const struct facts *f, struct gateway_note *note, struct arena *a,
                   struct verdict *v)
 {
+    enum { EGRESS_PORT = 18080 };
     struct fault fault;
-    const struct ingress_view *view = view_of(f);
+    const struct ingress_view *view = gate_view(f);
     if (!route_parse(&view->route, f->head, a, &note->route, &fault)) {
-        refuse(v, &fault, a);
+        gate_refuse(v, &fault, a);
         return false;
     }
+    bool is_scope = note->route.form == FORM_SCOPE;
+    if (is_scope && !take_scope(f, note, a, v))
+        return false;
     note->routed = true;
-    if (note->route.form == FORM_SCOPE) { /* reserved for Fast Sandbox: no verifier here (5) */
-        note->routed = false;
-        refuse_id(v, FAULT_SCOPE_NO_VERIFIER, STR_NONE, a);
-        return false;
-    }
-    if (port_set_has(&view->deny_ports, note->route.port)) {
-        refuse(v, &(struct fault){.id = FAULT_PORT_DENIED, .port = note->route.port}, a);
-        return false;
-    }
-    return true;
+    if (port_set_has(&view->deny_ports, note->route.port))
+        gate_refuse(v, &(struct fault){.id = FAULT_PORT_DENIED, .port = note->route.port}, a);
+    else if (!is_scope && !gate_worker(f)->all->resolver)
+        gate_refuse_id(v, FAULT_SCOPE_REQUIRED, STR_NONE, a);
+    else if (is_scope && note->route.port == EGRESS_PORT)
+        gate_refuse_id(v, FAULT_TARGET_UNSUPPORTED, STR_NONE, a);
+    else
+        return true;
+    return false;
+}
+
+/* What was found out before it waited stays. */
+static struct gateway_note *begin_note(const struct facts *f, struct gateway_note *was,
+                                       struct arena *a, struct verdict *v)
+{
+    struct gateway_note *note = was ? was : arena_zero(a, sizeof *note);
+    note->fault = FAULTS;
+    v->note = note;
+    if (was)
+        return note;
+    note->client = client_text(f, a);
+    return route(f, note, a, v) ? note : NULL;
 }
 
 static void decide(const struct facts *f, struct arena *a, struct verdict *v)
 {
     struct str own = route_local(f->head);
+    struct gateway_note *note = f->turn > 0 ? gate_note(v) : NULL;
     memset(v, 0, sizeof *v);
     if (own.n > 0) {
         local(f, own, v);
         return;
     }
-    struct gateway_note *note = arena_zero(a, sizeof *note);
-    note->fault = FAULTS;
-    note->client = client_text(f, a);
-    v->note = note;
-    if (!route(f, note, a, v))
-        return;
-    const struct sandbox *s = find(f, &note->route, note, a, v);
+    note = begin_note(f, note, a, v);
+    const struct sandbox *s = note ? lookup(f, note, a, v) : NULL;
     if (!s || !read_path(s, &note->route, a, v) || !admit(f, s, note, a, v))
         return;
     forward(f, s, note, a, v);
@@ -296,15 +337,16 @@ static enum why allow_addr(const struct facts *f, const struct verdict *v,
     struct ip ip;
     (void)v;
     addr_ip(addr, &ip);
-    return target_allowed(&view_of(f)->target, &ip, addr_port(addr)) ? WHY_OK : WHY_DENIED;
+    return target_allowed(&gate_view(f)->target, &ip, addr_port(addr)) ? WHY_OK : WHY_DENIED;
 }
 
 /* Interim heads pass as they are. */
 static enum why answer(const struct facts *f, const struct verdict *v, const struct http_head *head,
                        bool end, struct arena *a, struct answer *ret)
 {
-    (void)v;
     (void)end;
+    if (lookup_is_stale(v, head))
+        return WHY_STALE;
     bool interim = head->status < 200 && head->protocol.n == 0;
     ret->head = interim ? head : forward_response(head, f->request_id, f->http_date, a);
     return WHY_OK;
@@ -337,12 +379,17 @@ static enum fault_id of_http_fault(const struct http_fault *fault)
     }
 }
 
-static enum fault_id of_why(enum why why, enum stage stage)
+static enum fault_id of_why(const struct gateway_note *note, enum why why, enum stage stage)
 {
     switch (why) {
     case WHY_DENIED:
         return FAULT_TARGET_FORBIDDEN;
+    case WHY_STALE:
+        return FAULT_ROUTE_STALE;
     case WHY_DEADLINE:
+        if (stage == STAGE_DECIDE)
+            return note && note->waiting == WAITING_WAKE ? FAULT_WAKE_EXHAUSTED
+                                                         : FAULT_RESOLVER_FAILED;
         return stage == STAGE_DIAL ? FAULT_UPSTREAM_TIMEOUT : FAULT_UPSTREAM_SILENT;
     case WHY_ORIGIN_GONE:
     case WHY_REVOKED: /* the sandbox went while it was asked */
@@ -363,106 +410,10 @@ static void failed(const struct facts *f, enum why why, enum stage stage,
 {
     (void)f;
     if (fault)
-        refuse_id(ret, of_http_fault(fault), str_of(fault->text), a);
+        gate_refuse_id(ret, of_http_fault(fault), str_of(fault->text), a);
     else
-        refuse_id(ret, of_why(why, stage), STR_NONE, a);
+        gate_refuse_id(ret, of_why(gate_note(ret), why, stage), STR_NONE, a);
     ret->why = why;
-}
-
-/* ---- what came of it */
-
-static void describe(const struct facts *f, const struct verdict *v, struct log_line *l)
-{
-    static const char *const sources[] = {"header", "host", "path"};
-    const struct gateway_note *note = v->note;
-    char text[1024];
-    struct arena a; /* of this line */
-    arena_init(&a, text, sizeof text);
-    if (note) {
-        log_str(l, "target", note->target);
-        log_str(l, "client", note->client);
-    }
-    log_str(l, "uri", route_masked_uri(f->head, &a));
-    log_str(l, "method", f->head->method);
-    if (note && note->routed) {
-        log_str(l, "sandbox_id", note->route.id);
-        log_int(l, "port", note->route.port);
-        log_str(l, "route", str_of(sources[note->route.source]));
-    }
-    if (note && note->reason.n > 0)
-        log_str(l, "reason", note->reason);
-    arena_done(&a);
-}
-
-static enum routing routing_of(const struct verdict *v)
-{
-    if (v->act == ACT_FORWARD)
-        return ROUTING_SUCCESS;
-    if (v->status == 404)
-        return ROUTING_NOT_FOUND;
-    return v->why == WHY_NOT_READY ? ROUTING_NOT_READY : ROUTING_ERROR;
-}
-
-const char *routing_text(enum routing r)
-{
-    static const char *const texts[] = {"success", "not_found", "not_ready", "error"};
-    return texts[r];
-}
-
-static void count_failure(struct gateway_worker *gw, const struct facts *f,
-                          const struct gateway_note *note)
-{
-    uint64_t now_s = f->now_ms / 1000;
-    counter_add(&gw->metrics.signature_failures, 1);
-    failures_add(gw->all->by_sandbox, note->route.id, now_s);
-    failures_add(gw->all->by_client, note->client, now_s);
-    if (failures_recent(gw->all->by_client, note->client, now_s) % 10 ==
-        1) { /* a guesser is worth a line, not one a guess */
-        char *id = mem_strdup(note->route.id), *client = mem_strdup(note->client);
-        log_note_rarely(LOG_WARN, "ingress: failed signatures", "sandbox_id", id, "client", client,
-                        NULL);
-        mem_free(id);
-        mem_free(client);
-    }
-}
-
-static void judged(struct worker *w, const struct facts *f, const struct verdict *v,
-                   uint64_t took_us)
-{
-    struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
-    const struct gateway_note *note = v->note;
-    if (v->act == ACT_LOCAL)
-        return;
-    enum routing r = routing_of(v);
-    counter_add(&gw->metrics.routing[r], 1);
-    histogram_add(&gw->metrics.routing_took[r], took_us);
-    if (note && note->routed && access_counts(note->access))
-        count_failure(gw, f, note);
-}
-
-static void log_dial(const struct gateway_note *note, enum why why, int error)
-{
-    char *target = mem_strdup(note->target), *id = mem_strdup(note->route.id);
-    log_note_rarely(LOG_WARN, "ingress: reverse proxy upstream error", "target", target,
-                    "sandbox_id", id, "why", why_text(why), "error",
-                    error ? strerrordesc_np(error) : "", NULL);
-    mem_free(target);
-    mem_free(id);
-}
-
-static void dialled(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel,
-                    uint64_t took_us)
-{
-    struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
-    const struct gateway_note *note = v->note;
-    if (why != WHY_OK && why != WHY_CLIENT_GONE)
-        log_dial(note, why, error);
-    if (why == WHY_DENIED)
-        return; /* nothing was dialled */
-    enum dial_class c = dial_class_of(why, error, false);
-    counter_add(&gw->metrics.connect[c][tunnel], 1);
-    histogram_add(&gw->metrics.connect_took[c][tunnel], took_us);
-    readiness_record(gw->all->readiness, note->target, c, worker_unix_ms(w));
 }
 
 const struct gate ingress_gate = {
@@ -471,9 +422,15 @@ const struct gate ingress_gate = {
     .allow_addr = allow_addr,
     .answer = answer,
     .failed = failed,
-    .describe = describe,
-    .judged = judged,
-    .dialled = dialled,
+    .wait = lookup_wait,
+    .waited = lookup_waited,
+    .again = lookup_again,
+    .admit = told_admit,
+    .judged = told_judged,
+    .moved = told_moved,
+    .dialled = told_dialled,
+    .over = told_over,
+    .describe = told_describe,
     .brand = {"OpenSandbox Ingress", 19},
     .access_msg = "ingress requested",
 };

@@ -1,15 +1,20 @@
-/* product.c — puts the gateway together: settings, gate, tables, resolver, metrics. */
+/* product.c — puts the gateway together: settings, gate, tables, resolver,
+ * metrics. */
 #include "ingress/product.h"
 
+#include "app/admin.h"
 #include "app/pages.h"
 #include "base/log.h"
 #include "ingress/certwatch.h"
 #include "ingress/gateway.h"
+#include "ingress/pages.h"
+#include "ingress/parts.h"
+#include "ingress/routes_api.h"
 #include "ingress/sign.h"
 #include "ingress/view.h"
 #include "net/worker.h"
 
-enum { FAILURE_KEYS = 16384 };
+enum { FAILURE_KEYS = 16384, LIMIT_KEYS = 16384 };
 
 static const struct ingress_settings *set_of(struct app *app)
 {
@@ -28,11 +33,6 @@ static struct str warnings(const void *settings, struct arena *a)
     return ingress_settings_warnings(settings, a);
 }
 
-static struct str missing(const void *settings, struct arena *a)
-{
-    return ingress_settings_missing(settings, a);
-}
-
 /* --check looks at the files a start would read. */
 static bool check_files(const void *settings, struct arena *a, struct str *ret_error)
 {
@@ -41,7 +41,8 @@ static bool check_files(const void *settings, struct arena *a, struct str *ret_e
     if (!view)
         return false;
     ingress_view_maker.drop(view);
-    return s->provider_type != PROVIDER_STATIC || static_check(s->routes, a, ret_error);
+    const struct resolver *r = parts_resolver(s);
+    return !r || !r->check || r->check(s, a, ret_error);
 }
 
 static void all_addresses(union addr *ret, int64_t port)
@@ -77,8 +78,17 @@ static void bound(void *settings, const union addr *at, const union addr *admin,
 static void on_gone(struct worker *w, const struct sandbox *s)
 {
     struct proxy *p = proxy_of(w);
-    if (p)
+    if (p && !sandbox_is_let_go(s))
         proxy_purge(p, s->pool);
+}
+
+/* Of resolvers that are asked: whoever waits for it has its answer. */
+static void on_put(struct worker *w, const struct sandbox *s)
+{
+    const struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
+    struct proxy *p = proxy_of(w);
+    if (p && gw->all->asks)
+        proxy_resume(p, s->key, NULL, NULL);
 }
 
 static struct gateway *gateway_of(struct app *app)
@@ -98,6 +108,10 @@ static struct gateway *gateway_of(struct app *app)
                                   .min_targets = (size_t)s->readiness_min_targets,
                                   .min_signal_targets = (size_t)s->readiness_min_signal_targets,
                                   .failure_ratio = s->readiness_failure_ratio});
+    g->limits =
+        limits_new(&(struct limits_rules){.max_keys = LIMIT_KEYS,
+                                          .max_running = (unsigned)s->max_connections_per_sandbox,
+                                          .per_second = (unsigned)s->rate_limit_per_sandbox});
     g->tables = mem_new(app_nworkers(app) * sizeof *g->tables);
     app_set_product(app, g);
     return g;
@@ -107,7 +121,7 @@ static void worker_init(struct app *app, struct worker *w)
 {
     struct gateway_worker *gw = mem_new(sizeof *gw);
     gw->all = gateway_of(app);
-    gw->table = table_new(w, on_gone);
+    gw->table = table_new(w, on_gone, on_put);
     gw->all->tables[worker_index(w)] = gw->table;
     worker_set(w, SLOT_PRODUCT, gw);
 }
@@ -118,29 +132,6 @@ static void worker_done(struct worker *w)
     table_free(gw->table);
     mem_free(gw);
 }
-
-/* ---- resolver */
-
-static void on_first(void *user)
-{
-    app_ready(user);
-}
-
-static void on_change(void *user, const struct sandbox *const *put, size_t nput,
-                      const struct str *gone, size_t ngone)
-{
-    struct gateway *g = user;
-    table_publish(g->tables, app_nworkers(g->app), put, nput, gone, ngone, false, NULL, NULL, NULL);
-}
-
-static void on_resolver_ready(void *user)
-{
-    struct gateway *g = user;
-    table_publish(g->tables, app_nworkers(g->app), NULL, 0, NULL, 0, true, app_main(g->app),
-                  on_first, g->app);
-}
-
-static const struct resolver_events resolver_events = {on_resolver_ready, on_change};
 
 /* ---- certificates */
 
@@ -161,26 +152,54 @@ static bool start(struct app *app, struct arena *a, struct str *ret_error)
     struct gateway *g = gateway_of(app);
     if (set_of(app)->tls_port)
         g->certwatch = certwatch_start(app_main(app), set_of(app), &certwatch_events, app);
-    g->routes = static_start(app_main(app), set_of(app)->routes, &resolver_events, g, a, ret_error);
-    return g->routes != NULL;
+    return parts_start(g, set_of(app), a, ret_error);
 }
 
 static void reload(struct app *app)
 {
-    static_reload(gateway_of(app)->routes);
+    parts_reload(gateway_of(app));
+}
+
+static void drain(struct app *app)
+{
+    parts_flush(gateway_of(app));
 }
 
 static void stop(struct app *app)
 {
     struct gateway *g = gateway_of(app);
-    static_stop(g->routes);
+    parts_stop(g);
     certwatch_stop(g->certwatch);
     failures_free(g->by_sandbox);
     failures_free(g->by_client);
     readiness_free(g->readiness);
+    limits_free(g->limits);
     mem_free(g->tables);
     mem_free(g);
     app_set_product(app, NULL);
+}
+
+static struct str unready(struct app *app, struct arena *a)
+{
+    return parts_unready(gateway_of(app), a);
+}
+
+/* The notes have intervals of their own: it is enough to be told as often as
+ * the shorter one. */
+static uint64_t moved_ms(const void *settings)
+{
+    enum { UNTHROTTLED_MS = 60000 }; /* contract 10.1 */
+    const struct ingress_settings *s = settings;
+    uint64_t renew = s->renew_intent_min_interval > 0
+                         ? (uint64_t)s->renew_intent_min_interval * 1000
+                         : UNTHROTTLED_MS;
+    uint64_t activity =
+        s->activity_min_interval > 0 ? settings_ms(s->activity_min_interval) : UNTHROTTLED_MS;
+    if (!s->renew_on_traffic || (!s->renew_intent_enabled && !s->activity_enabled))
+        return 0;
+    if (!s->activity_enabled || !s->renew_intent_enabled)
+        return s->activity_enabled ? activity : renew;
+    return renew < activity ? renew : activity;
 }
 
 static void remarks(struct app *app, const struct snapshot *s)
@@ -278,23 +297,13 @@ static void shadow_metrics(struct app *app, struct metrics_out *o)
     }
 }
 
-static void table_metrics(struct app *app, struct metrics_out *o)
+static void signature_metrics(struct app *app, struct metrics_out *o)
 {
-    struct gateway *g = gateway_of(app);
     double failed = 0;
     for (unsigned i = 0; i < app_nworkers(app); i++)
         failed += (double)counter_get(&metrics_of(app, i)->signature_failures);
     metrics_family(o, "ingress.signature.failures", "counter", "Wrong hashes and unknown key ids");
     metrics_value(o, "ingress.signature.failures", NULL, failed);
-    metrics_family(o, "ingress.routes.sandboxes", "gauge", "Sandboxes of the route file");
-    metrics_value(o, "ingress.routes.sandboxes", NULL, (double)static_size(g->routes));
-    metrics_family(o, "ingress.routes.age.seconds", "gauge",
-                   "Seconds since the route file was last read well");
-    metrics_value(o, "ingress.routes.age.seconds", NULL,
-                  (double)(worker_unix_s(app_main(app)) - static_read_s(g->routes)));
-    metrics_family(o, "ingress.routes.faults", "counter",
-                   "Readings of the route file that changed nothing");
-    metrics_value(o, "ingress.routes.faults", NULL, (double)static_faults(g->routes));
 }
 
 static void metrics(struct app *app, struct metrics_out *o)
@@ -303,9 +312,42 @@ static void metrics(struct app *app, struct metrics_out *o)
     routing_metrics(app, o);
     connect_metrics(app, o);
     shadow_metrics(app, o);
-    table_metrics(app, o);
+    signature_metrics(app, o);
+    parts_metrics(gateway_of(app), o);
+    pages_sandbox_metrics(gateway_of(app)->limits, o);
     certwatch_metrics(view_of(app)->certs, worker_unix_s(app_main(app)), o);
 }
+
+/* ---- the admin listener */
+
+static struct str sandboxes_page(struct app *app, int *status, struct arena *a)
+{
+    (void)status;
+    return pages_sandboxes(gateway_of(app)->limits, worker_now(app_main(app)), a);
+}
+
+static const struct page pages[] = {
+    {.path = "/debug/sandboxes", .type = "application/json", .simple = sandboxes_page},
+    {.path = NULL}};
+
+static bool admit_visit(struct app *app, struct admin_visit *v)
+{
+    return routes_api_admit(gateway_of(app)->api, v);
+}
+
+static void serve_visit(struct app *app, struct admin_visit *v)
+{
+    routes_api_serve(gateway_of(app)->api, v);
+}
+
+static void refuse_visit(struct app *app, struct admin_visit *v, int status, struct str why)
+{
+    (void)app;
+    routes_api_refuse(v, status, why);
+}
+
+static const struct admin_api api = {"/routes", ROUTES_API_BODY_BYTES, admit_visit, serve_visit,
+                                     refuse_visit};
 
 static const struct command_verb verbs[] = {{"sign", ingress_sign}, {NULL, NULL}};
 
@@ -316,8 +358,7 @@ const struct product ingress_product = {
                 .verbs = verbs,
                 .check = check,
                 .check_files = check_files,
-                .warnings = warnings,
-                .missing = missing},
+                .warnings = warnings},
     .view = &ingress_view_maker,
     .gate = &ingress_gate,
     .not_ready = "no complete list of sandboxes yet",
@@ -327,7 +368,12 @@ const struct product ingress_product = {
     .worker_done = worker_done,
     .start = start,
     .reload = reload,
+    .drain = drain,
     .stop = stop,
     .remarks = remarks,
+    .unready = unready,
+    .moved_ms = moved_ms,
     .metrics = metrics,
+    .pages = pages,
+    .api = &api,
 };

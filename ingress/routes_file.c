@@ -290,12 +290,22 @@ static struct str trim_spaces(struct str s)
     return s;
 }
 
+/* Of the years 0 and 9999: an offset may lead out of them, four digits do not. */
+static const int64_t FIRST_SECOND = -62167219200, LAST_SECOND = 253402300799;
+
+static int64_t within_years(int64_t s)
+{
+    return s < FIRST_SECOND ? FIRST_SECOND : s > LAST_SECOND ? LAST_SECOND : s;
+}
+
 static bool read_expiry(struct reader *r, const struct json *v, struct sandbox *s)
 {
     uint32_t ns;
     s->until_unix_s = INT64_MAX;
     if (v && !text_rfc3339(json_string(v), &s->until_unix_s, &ns))
         return fault(r, v, "\"expiresAt\" must be a time as in RFC 3339, 2026-01-31T12:00:00Z");
+    if (v)
+        s->until_unix_s = within_years(s->until_unix_s);
     return true;
 }
 
@@ -318,22 +328,22 @@ static bool read_members(struct reader *r, const struct json *v, struct sandbox 
            read_ports(r, m[S_PORTS], host, s);
 }
 
-static bool is_id(struct str s)
+bool routes_is_id(struct str s)
 {
     if (s.n == 0 || s.n > ID_BYTES)
         return false;
     for (size_t i = 0; i < s.n; i++)
         if ((uint8_t)s.p[i] < 0x20 || s.p[i] == 0x7f)
             return false;
-    return true;
+    return text_utf8(s);
 }
 
-static struct sandbox *read_sandbox(struct reader *r, const struct json *v)
+static struct sandbox *read_sandbox(struct reader *r, struct str id, const struct json *v)
 {
     char first[1024];
-    struct sandbox s = {.id = json_name(v)};
+    struct sandbox s = {.id = id};
     r->id = STR_NONE;
-    if (!is_id(s.id)) {
+    if (!routes_is_id(s.id)) {
         fault(r, v, "a sandbox id must be 1 to %d bytes without control characters", ID_BYTES);
         return NULL;
     }
@@ -362,7 +372,7 @@ static bool read_list(struct reader *r, struct routes_list *l)
     size_t n = json_count(m[FILE_SANDBOXES]);
     l->items = mem_new(n * sizeof *l->items);
     for (const struct json *v = json_first(m[FILE_SANDBOXES]); v; v = json_next(v)) {
-        struct sandbox *s = read_sandbox(r, v);
+        struct sandbox *s = read_sandbox(r, json_name(v), v);
         if (!s)
             return false;
         assert(l->n < n);
@@ -385,6 +395,30 @@ bool routes_parse(struct str text, struct routes_list *ret, struct json_fault *r
     else
         routes_list_free(&l);
     return good;
+}
+
+struct sandbox *routes_parse_entry(struct str id, struct str text, struct json_fault *ret_fault)
+{
+    struct reader r = {.doc = json_parse(text, 0, DEPTH, ret_fault), .fault = ret_fault};
+    if (!r.doc)
+        return NULL;
+    struct sandbox *s = read_sandbox(&r, id, json_root(r.doc));
+    json_free(r.doc);
+    return s;
+}
+
+size_t routes_list_find(const struct routes_list *l, struct str id, bool *ret_there)
+{
+    size_t from = 0, to = l->n;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (str_cmp(l->items[middle]->id, id) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    *ret_there = from < l->n && str_eq(l->items[from]->id, id);
+    return from;
 }
 
 void routes_list_free(struct routes_list *l)

@@ -25,11 +25,38 @@ static bool shares_host(const struct sandbox *s, unsigned i)
            s->ends[i].host.n == s->ends[s->nends - 1].host.n;
 }
 
-static size_t text_bytes_of(const struct sandbox *s)
+static size_t url_text_bytes(const struct endpoint_url *url)
 {
-    size_t n = s->id.n + s->token.n + s->reason.n + s->id.n + 1 + GENERATION_BYTES;
+    size_t n = url->authority.n + url->path.n + url->query.n;
+    for (unsigned i = 0; i < url->nadd; i++)
+        n += url->add[i].name.n + url->add[i].value.n;
+    return n;
+}
+
+/* Structs that follow the endpoints; all of them are as aligned as those. */
+static size_t url_bytes_of(const struct sandbox *s)
+{
+    size_t n = 0;
     for (unsigned i = 0; i < s->nends; i++)
+        if (s->ends[i].url)
+            n += sizeof(struct endpoint_url) + s->ends[i].url->nadd * sizeof(struct field);
+    return n;
+}
+
+static bool key_is_id(const struct sandbox *s)
+{
+    return s->key.n == 0 || str_eq(s->key, s->id);
+}
+
+static size_t text_bytes_of(const struct sandbox *s, uint64_t generation)
+{
+    char digits[GENERATION_BYTES];
+    size_t n = s->ns.n + s->token.n + s->reason.n + s->fault_value.n + s->id.n + 1 +
+               text_put_u64(digits, generation) + (key_is_id(s) ? 0 : s->key.n);
+    for (unsigned i = 0; i < s->nends; i++) {
         n += shares_host(s, i) ? 0 : s->ends[i].host.n;
+        n += s->ends[i].url ? url_text_bytes(s->ends[i].url) : 0;
+    }
     return n;
 }
 
@@ -42,46 +69,108 @@ static struct str put_text(char **at, struct str s)
     return copy;
 }
 
-/* '#' and the generation come last, so no id can imitate the pool of another. */
-static struct str put_pool(char *at, struct str id, uint64_t generation)
+/* '#' and the generation come last, so no id can imitate the pool of another.  The id itself is the
+ * head of that text. */
+static struct str put_pool(char **at, struct str id, uint64_t generation)
 {
-    char digits[GENERATION_BYTES], *p = at;
-    put_text(&p, id);
-    *p++ = '#';
-    put_text(&p, (struct str){digits, text_put_u64(digits, generation)});
-    return (struct str){at, (size_t)(p - at)};
+    char digits[GENERATION_BYTES], *p = *at;
+    put_text(at, id);
+    *(*at)++ = '#';
+    put_text(at, (struct str){digits, text_put_u64(digits, generation)});
+    return (struct str){p, (size_t)(*at - p)};
+}
+
+static const struct endpoint_url *put_url(const struct endpoint_url *from, char **structs,
+                                          char **at)
+{
+    struct endpoint_url *url = (struct endpoint_url *)*structs;
+    struct field *add = (struct field *)(url + 1);
+    *structs = (char *)(add + from->nadd);
+    url->authority = put_text(at, from->authority);
+    url->path = put_text(at, from->path);
+    url->query = put_text(at, from->query);
+    for (unsigned i = 0; i < from->nadd; i++)
+        add[i] = (struct field){put_text(at, from->add[i].name), put_text(at, from->add[i].value)};
+    url->add = add;
+    url->nadd = from->nadd;
+    return url;
 }
 
 static void put_ends(struct endpoint *ends, const struct sandbox *from, char **at)
 {
+    char *structs = (char *)(ends + from->nends);
     for (unsigned i = from->nends; i-- > 0;) {
         assert(i == 0 || i + 1 == from->nends || from->ends[i - 1].port < from->ends[i].port);
         ends[i] = from->ends[i];
         ends[i].host =
             shares_host(from, i) ? ends[from->nends - 1].host : put_text(at, from->ends[i].host);
+        if (ends[i].url)
+            ends[i].url = put_url(from->ends[i].url, &structs, at);
     }
+}
+
+static void put_texts(struct sandbox *s, const struct sandbox *from, char *at)
+{
+    s->pool = put_pool(&at, from->id, s->generation);
+    s->id = str_head(s->pool, from->id.n);
+    s->key = key_is_id(from) ? s->id : put_text(&at, from->key);
+    s->ns = put_text(&at, from->ns);
+    s->token = put_text(&at, from->token);
+    s->reason = put_text(&at, from->reason);
+    s->fault_value = put_text(&at, from->fault_value);
+    put_ends((struct endpoint *)(s + 1), from, &at);
+}
+
+static uint64_t next_generation(void)
+{
+    return atomic_fetch_add_explicit(&generations, 1, memory_order_relaxed) + 1;
+}
+
+static struct sandbox *make(const struct sandbox *from, uint64_t generation)
+{
+    assert(from->state != SANDBOX_RUNNING || from->nends > 0);
+    size_t structs = from->nends * sizeof(struct endpoint) + url_bytes_of(from);
+    struct sandbox *s = mem_new(sizeof *s + structs + text_bytes_of(from, generation));
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->learned_ms, atomic_load_explicit(&from->learned_ms, memory_order_relaxed));
+    atomic_init(&s->fresh_ms, atomic_load_explicit(&from->fresh_ms, memory_order_relaxed));
+    s->ends = (struct endpoint *)(s + 1);
+    s->nends = from->nends;
+    s->state = from->state;
+    s->fault = from->fault;
+    s->until_unix_s = from->until_unix_s;
+    s->generation = generation;
+    put_texts(s, from, (char *)(s + 1) + structs);
+    return s;
 }
 
 struct sandbox *sandbox_new(const struct sandbox *from)
 {
-    assert(from->state != SANDBOX_RUNNING ||
-           (from->nends > 0 && from->ends[from->nends - 1].port == 0));
-    size_t ends_bytes = from->nends * sizeof(struct endpoint);
-    struct sandbox *s = mem_new(sizeof *s + ends_bytes + text_bytes_of(from));
-    struct endpoint *ends = (struct endpoint *)(s + 1);
-    char *at = (char *)(s + 1) + ends_bytes;
-    atomic_init(&s->refs, 1);
-    s->id = put_text(&at, from->id);
-    s->token = put_text(&at, from->token);
-    s->reason = put_text(&at, from->reason);
-    put_ends(ends, from, &at);
-    s->ends = ends;
-    s->nends = from->nends;
-    s->state = from->state;
-    s->until_unix_s = from->until_unix_s;
-    s->generation = atomic_fetch_add_explicit(&generations, 1, memory_order_relaxed) + 1;
-    s->pool = put_pool(at, s->id, s->generation);
+    return make(from, next_generation());
+}
+
+struct sandbox *sandbox_renew(const struct sandbox *from, const struct sandbox *old)
+{
+    assert(str_eq(from->id, old->id)); /* its pool names it */
+    struct sandbox *s = make(from, old->generation);
+    sandbox_let_go(old);
     return s;
+}
+
+void sandbox_let_go(const struct sandbox *s)
+{
+    struct sandbox *own = writable(s);
+    atomic_store_explicit(&own->quiet, true, memory_order_release);
+}
+
+bool sandbox_is_let_go(const struct sandbox *s)
+{
+    return atomic_load_explicit(&((struct sandbox *)writable(s))->quiet, memory_order_acquire);
+}
+
+struct str sandbox_key(struct str ns, struct str id, uint16_t port, struct arena *a)
+{
+    return arena_printf(a, "%.*s\n%.*s\n%u", STR_ARG(ns), STR_ARG(id), port);
 }
 
 const struct sandbox *sandbox_ref(const struct sandbox *s)
@@ -89,6 +178,14 @@ const struct sandbox *sandbox_ref(const struct sandbox *s)
     struct sandbox *own = writable(s);
     atomic_fetch_add_explicit(&own->refs, 1, memory_order_relaxed);
     return s;
+}
+
+static void wipe(const struct sandbox *s)
+{
+    digest_wipe(writable(s->token.p), s->token.n);
+    for (unsigned i = 0; i < s->nends; i++)
+        for (unsigned k = 0; s->ends[i].url && k < s->ends[i].url->nadd; k++)
+            digest_wipe(writable(s->ends[i].url->add[k].value.p), s->ends[i].url->add[k].value.n);
 }
 
 void sandbox_unref(const struct sandbox *s)
@@ -100,20 +197,41 @@ void sandbox_unref(const struct sandbox *s)
     assert(before > 0);
     if (before > 1)
         return;
-    if (s->token.n)
-        digest_wipe(writable(s->token.p), s->token.n);
+    wipe(s);
     mem_free(own);
+}
+
+static bool same_url(const struct endpoint_url *a, const struct endpoint_url *b)
+{
+    if (!a || !b)
+        return a == b;
+    if (!str_eq(a->authority, b->authority) || !str_eq(a->path, b->path) ||
+        !str_eq(a->query, b->query) || a->nadd != b->nadd)
+        return false;
+    for (unsigned i = 0; i < a->nadd; i++)
+        if (!str_eq(a->add[i].name, b->add[i].name) || !str_eq(a->add[i].value, b->add[i].value))
+            return false;
+    return true;
 }
 
 static bool same_endpoint(const struct endpoint *a, const struct endpoint *b)
 {
-    return a->port == b->port && a->to == b->to && a->wire == b->wire && str_eq(a->host, b->host);
+    return a->port == b->port && a->to == b->to && a->wire == b->wire && a->tls == b->tls &&
+           str_eq(a->host, b->host) && same_url(a->url, b->url);
+}
+
+static bool same_texts(const struct sandbox *a, const struct sandbox *b)
+{
+    struct str ka = a->key.n ? a->key : a->id, kb = b->key.n ? b->key : b->id;
+    return str_eq(ka, kb) && str_eq(a->ns, b->ns) && str_eq(a->id, b->id) &&
+           str_eq(a->token, b->token) && str_eq(a->reason, b->reason) &&
+           str_eq(a->fault_value, b->fault_value);
 }
 
 bool sandbox_same(const struct sandbox *a, const struct sandbox *b)
 {
-    if (a->state != b->state || a->until_unix_s != b->until_unix_s || a->nends != b->nends ||
-        !str_eq(a->id, b->id) || !str_eq(a->token, b->token) || !str_eq(a->reason, b->reason))
+    if (a->state != b->state || a->fault != b->fault || a->until_unix_s != b->until_unix_s ||
+        a->nends != b->nends || !same_texts(a, b))
         return false;
     for (unsigned i = 0; i < a->nends; i++)
         if (!same_endpoint(&a->ends[i], &b->ends[i]))

@@ -35,6 +35,9 @@ static const char *const backend_protocols[] = {"auto", "h1", "h2c", NULL};
 #define DEADLINE(name, field, def, help) \
     CORE(name, SET_DURATION, field, def, 0, INFINITY, SETTING_EXCLUSIVE, help)
 
+#define SPAN(name, field, def, help) \
+    ROW(name, SET_DURATION, field, def, 0, INFINITY, 0, "Sandboxes", help)
+
 #define MANY 1e9
 #define MAX_STREAMS 1e6 /* far from what SETTINGS_MAX_CONCURRENT_STREAMS can say */
 
@@ -52,9 +55,12 @@ static const struct setting rows[] = {
     ROW("port", SET_INT, port, "28888", 0, 65535, 0, "Listeners",
         "port on all addresses; 0: any free one"),
     TEXT("admin-addr", core.admin_addr, "127.0.0.1:28889", 0, "Listeners",
-         "listener of /healthz, /readyz, /metrics and /debug; \":PORT\" means all addresses"),
+         "listener of /healthz, /readyz, /metrics, /debug and /routes; \":PORT\" means all "
+         "addresses"),
     TEXT("admin-token-file", admin_token_file, "", 0, "Listeners",
-         "file with the bearer token for /routes on the admin listener; without it /routes is 404"),
+         "file with the bearer token for /routes on the admin listener, static provider only; "
+         "without "
+         "it /routes is 404"),
     BOOL("proxy-protocol", proxy_protocol, "false", "Listeners",
          "connections from trusted proxies begin with a PROXY header, v1 or v2"),
     ROW("tls-port", SET_INT, tls_port, "0", 0, 65535, 0, "Listeners",
@@ -81,17 +87,33 @@ static const struct setting rows[] = {
          "comma list of ports and ranges a-b; routes to them are 403"),
 
     CHOICE("provider-type", provider_type, providers, "batchsandbox", 0, AT(provider_given),
-           "Sandboxes", "what finds sandboxes"),
+           "Sandboxes",
+           "what finds sandboxes: objects of a cluster, FastPath, a file, or the lifecycle server"),
     TEXT("namespace", ns, "opensandbox", 0, "Sandboxes",
          "taken and ignored: the watch is cluster-wide"),
     TEXT("routes", routes, "", 0, "Sandboxes",
-         "JSON file of the static provider; given alone it makes provider-type static"),
+         "JSON file of the static provider; given alone it makes provider-type static, which does "
+         "without it only where there is an admin-token-file"),
     TEXT("lifecycle-url", lifecycle_url, "", 0, "Sandboxes",
          "server that the lifecycle provider asks"),
     TEXT("lifecycle-api-key-file", lifecycle_api_key_file, "", 0, "Sandboxes",
          "file with the key for it"),
     VARIABLE("OPENSANDBOX_INGRESS_LIFECYCLE_API_KEY", lifecycle_api_key, "Sandboxes",
              "the key, where lifecycle-api-key-file is not set"),
+    SPAN("lifecycle-cache", lifecycle_cache, "2s",
+         "how long a good answer is used; 0: for the requests that waited for it"),
+    SPAN("lifecycle-negative-cache", lifecycle_negative_cache, "1s",
+         "the same for a sandbox that is not there"),
+    SPAN("lifecycle-not-ready-cache", lifecycle_not_ready_cache, "500ms",
+         "the same for one that is not ready"),
+    SPAN("lifecycle-stale-max", lifecycle_stale_max, "1m",
+         "how old a good answer may become while the server is in trouble"),
+    ROW("lifecycle-max-calls", SET_INT, lifecycle_max_calls, "32", 1, MANY, 0, "Sandboxes",
+        "calls to it at a time"),
+    ROW("lifecycle-connect-timeout", SET_DURATION, lifecycle_connect_timeout, "1s", 0, INFINITY,
+        SETTING_EXCLUSIVE, "Sandboxes", "name, connect and TLS"),
+    ROW("lifecycle-timeout", SET_DURATION, lifecycle_timeout, "3s", 0, INFINITY, SETTING_EXCLUSIVE,
+        "Sandboxes", "a whole call"),
 
     TEXT("secure-access-keys", secure_access_keys, "", SETTING_SECRET, "Access",
          "key ring for signed routes, a=BASE64,b=BASE64; blank: see the file, then the variable"),
@@ -115,9 +137,9 @@ static const struct setting rows[] = {
     BOOL("forward-api-key", forward_api_key, "false", "Forwarding",
          "the tenant's OPEN-SANDBOX-API-KEY goes on to the sandbox"),
     ROW("max-connections-per-sandbox", SET_INT, max_connections_per_sandbox, "0", 0, MANY, 0,
-        "Forwarding", "requests and tunnels in progress; 0: no limit"),
+        "Forwarding", "requests and tunnels in progress to one sandbox; 0: no limit"),
     ROW("rate-limit-per-sandbox", SET_INT, rate_limit_per_sandbox, "0", 0, MANY, 0, "Forwarding",
-        "requests a second; 0: no limit"),
+        "requests a second to one sandbox, and as many at once; 0: no limit"),
 
     DEADLINE("head-timeout", head_timeout, "30s",
              "PROXY header, TLS handshake and a whole request head"),
@@ -179,11 +201,11 @@ static const struct setting rows[] = {
     ROW("fastpath-wait-timeout-millis", SET_INT, fastpath_wait_timeout_millis, "2000", 1, 300000, 0,
         "Fast Sandbox", "deadline of each call, ms"),
     BOOL("wake-enabled", wake_enabled, "false", "Fast Sandbox",
-         "a request to a paused sandbox waits while it is resumed"),
+         "a request to a paused sandbox of FastPath waits while it is resumed"),
     ROW("wake-park-budget", SET_DURATION, wake_park_budget, "5s", 0, INFINITY, SETTING_EXCLUSIVE,
-        "Fast Sandbox", "how long it waits"),
+        "Fast Sandbox", "how long it waits, and a resume may take"),
     ROW("wake-park-max", SET_INT, wake_park_max, "1024", 1, MANY, 0, "Fast Sandbox",
-        "requests that wait"),
+        "requests that wait, for all sandboxes together"),
     ROW("wake-retry-interval", SET_DURATION, wake_retry_interval, "50ms", 0, INFINITY,
         SETTING_EXCLUSIVE, "Fast Sandbox", "first back-off between questions"),
     ROW("wake-retry-factor", SET_DOUBLE, wake_retry_factor, "1.3", 1, INFINITY, SETTING_EXCLUSIVE,
@@ -214,28 +236,3 @@ const struct schema ingress_schema = {
     .nrows = sizeof rows / sizeof rows[0],
     .settings_bytes = sizeof(struct ingress_settings),
 };
-
-struct str ingress_settings_missing(const struct ingress_settings *s, struct arena *a)
-{
-    const struct {
-        bool asked;
-        const char *name;
-    } parts[] = {
-        {s->renew_intent_enabled, "renew-intent-enabled"},
-        {s->activity_enabled, "activity-enabled"},
-        {s->fastpath_endpoint.n, "fastpath-endpoint"},
-        {s->wake_enabled, "wake-enabled"},
-        {s->admin_token_file.n, "admin-token-file"},
-        {s->max_connections_per_sandbox, "max-connections-per-sandbox"},
-        {s->rate_limit_per_sandbox, "rate-limit-per-sandbox"},
-    };
-    if (s->provider_type != PROVIDER_STATIC)
-        return arena_printf(
-            a, "provider-type: \"%s\" is not in this version; allowed: static, with --routes=FILE",
-            providers[s->provider_type]);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].asked)
-            return arena_printf(a, "%s: this part is not in this version; leave the setting out",
-                                parts[i].name);
-    return STR_NONE;
-}

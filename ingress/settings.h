@@ -49,6 +49,8 @@ struct ingress_settings {
     int64_t signature_failure_limit;
     struct str routes;
     struct str lifecycle_url, lifecycle_api_key_file, lifecycle_api_key;
+    int64_t lifecycle_cache, lifecycle_negative_cache, lifecycle_not_ready_cache,
+        lifecycle_stale_max, lifecycle_max_calls, lifecycle_connect_timeout, lifecycle_timeout;
     int64_t tls_port;
     struct str tls_cert, tls_key, tls_cert_dir, tls_client_ca, tls_ticket_keys_file;
     bool proxy_protocol;
@@ -64,9 +66,6 @@ extern const struct schema ingress_schema;
  * key ring, listener addresses. A setting of a feature that is off is not looked at.  False: one
  * line.  Also derives provider_type from --routes. */
 bool ingress_settings_check(struct ingress_settings *s, struct arena *a, struct str *ret_error);
-/* Settings that ask for a part this version does not have: one line that names the setting; empty:
- * all there. */
-struct str ingress_settings_missing(const struct ingress_settings *s, struct arena *a);
 /* What is allowed and still looks wrong: lines, each but the last ended by a line feed; empty:
  * nothing. */
 struct str ingress_settings_warnings(const struct ingress_settings *s, struct arena *a);

@@ -168,8 +168,10 @@ static bool judge_provider(struct ingress_settings *s, struct arena *a, struct s
         s->provider_type = PROVIDER_STATIC;
     if (s->routes.n && s->provider_type != PROVIDER_STATIC)
         return schema_refuse_because(a, ret_error, "routes", "goes with provider-type static only");
-    if (!s->routes.n && s->provider_type == PROVIDER_STATIC)
-        return schema_refuse_because(a, ret_error, "routes", "provider-type static needs a file");
+    if (!s->routes.n && !s->admin_token_file.n && s->provider_type == PROVIDER_STATIC)
+        return schema_refuse_because(
+            a, ret_error, "routes",
+            "provider-type static needs a file, or admin-token-file for routes over REST");
     return true;
 }
 
@@ -391,6 +393,9 @@ static bool judge_lifecycle(struct ingress_settings *s, struct arena *a, struct 
 
 static bool judge_admin_token(struct ingress_settings *s, struct arena *a, struct str *ret_error)
 {
+    if (s->admin_token_file.n && s->provider_type != PROVIDER_STATIC)
+        return schema_refuse_because(a, ret_error, "admin-token-file",
+                                     "goes with provider-type static only");
     return !s->admin_token_file.n ||
            judge_secret_file("admin-token-file", s->admin_token_file, a, ret_error);
 }

@@ -1,40 +1,19 @@
-/* static.c — the resolver that reads a file.  The list in force is sorted by id and never changed;
- * a read makes a new one off the loop, in which a sandbox whose entry did not change is the old
- * record, so that the difference falls out of one walk over both.  What it found is told in slices,
- * a turn each, since the file may be large. */
+/* static.c — the resolver that reads a file, and takes changes beside it.  The list in force is
+ * sorted by id and never changed; each step (static_load.c) makes a new one off the loop, one step
+ * after the other, so that a change is judged by what is in force when its turn comes.  What a step
+ * found is told in slices, a turn each, since the file may be large. */
 #include "ingress/static.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/digest.h"
 #include "base/log.h"
-#include "ingress/routes_file.h"
+#include "ingress/settings.h"
+#include "ingress/static_impl.h"
 #include "net/watch.h"
 #include "net/worker.h"
 
 enum { TELL_SLICE = 1024, EXPIRY_SLICE = 4096, RECHECK_MS = 1000 };
-
-/* One reading of the file: what a thread of the pool is given, and what it makes of it. */
-struct load {
-    struct routes_list old; /* borrowed: what is in force */
-    int64_t old_expired_s, now_s;
-
-    bool good;
-    struct json_fault fault; /* line 0: the file could not be read */
-    struct routes_list fresh;
-    const struct sandbox **put;
-    struct str *gone; /* ids lie in records of the old list */
-    size_t nput, ngone;
-    struct sandbox **expiring; /* those of fresh that end some time, by time */
-    size_t nexpiring;
-    uint64_t took_us;
-};
 
 enum static_state {
     STATIC_IDLE,
@@ -45,7 +24,7 @@ enum static_state {
 
 struct static_routes {
     struct worker *w;
-    char *path;
+    char *path; /* NULL: there is no file */
     struct resolver_events ev;
     void *user;
     enum static_state state;
@@ -54,11 +33,14 @@ struct static_routes {
     bool ready;
     struct watch *watch;
     struct post turn;
+    struct list edits; /* that wait for their step */
     struct load load;
     size_t told; /* items of load: first those gone, then those put */
 
     struct routes_list before; /* replaced; while the difference is told */
     struct routes_list list;   /* in force ... */
+    struct routes_mark mark;   /* of the file it stands in ... */
+    bool ours;                 /* ... which we have written */
     int64_t expired_s;         /* ... but what ended up to here was told to be gone */
     struct sandbox **expiring; /* by time; borrowed from list */
     size_t nexpiring, expired;
@@ -66,148 +48,15 @@ struct static_routes {
 
     struct json_fault fault; /* the last one, until a good reading */
     int64_t read_s;
-    uint64_t faults;
+    uint64_t faults, changes;
 };
-
-/* ---- reading, on a thread of the pool ---- */
-
-static bool io_fault(struct load *l, const char *what)
-{
-    l->fault = (struct json_fault){0};
-    snprintf(l->fault.text, sizeof l->fault.text, "%s", what);
-    return false;
-}
-
-static bool errno_fault(struct load *l)
-{
-    char text[128];
-    return io_fault(l, strerror_r(errno, text, sizeof text));
-}
-
-/* Up to the end, whatever its size was a moment ago. */
-static bool read_fd(struct load *l, int fd, size_t size, struct str *ret)
-{
-    size_t room = size + 1, n = 0;
-    char *p = mem_renew(NULL, room);
-    for (ssize_t got = 1; got != 0;) {
-        if (n == room) {
-            char *more = mem_renew(NULL, room * 2);
-            memcpy(more, p, n);
-            digest_wipe(p, n); /* there are tokens in it */
-            mem_free(p);
-            p = more;
-            room *= 2;
-        }
-        got = read(fd, p + n, room - n);
-        if (got < 0 && errno != EINTR) {
-            errno_fault(l);
-            digest_wipe(p, n);
-            mem_free(p);
-            return false;
-        }
-        n += got > 0 ? (size_t)got : 0;
-    }
-    *ret = (struct str){p, n};
-    return true;
-}
-
-static bool read_file(struct load *l, const char *path, struct str *ret)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
-    if (fd < 0)
-        return errno_fault(l);
-    struct stat s;
-    bool good = fstat(fd, &s) == 0 || errno_fault(l);
-    if (good && !S_ISREG(s.st_mode))
-        good = io_fault(l, "is not a regular file");
-    good = good && read_fd(l, fd, (size_t)s.st_size, ret);
-    close(fd);
-    return good;
-}
-
-static void read_routes(struct load *l, const char *path)
-{
-    struct str text;
-    if (!read_file(l, path, &text))
-        return;
-    l->good = routes_parse(text, &l->fresh, &l->fault);
-    digest_wipe((void *)(uintptr_t)text.p, text.n);
-    mem_free((void *)(uintptr_t)text.p);
-}
-
-static void leave_out_expired(struct routes_list *list, int64_t now_s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        if (list->items[i]->until_unix_s > now_s)
-            list->items[n++] = list->items[i];
-        else
-            sandbox_unref(list->items[i]);
-    }
-    list->n = n;
-}
-
-/* fresh[j], against old[i] of the same id or none: the old record stays if it says the same. */
-static void compare(struct load *l, struct sandbox *old, size_t j)
-{
-    struct sandbox **fresh = &l->fresh.items[j];
-    if (!old || old->until_unix_s <= l->old_expired_s || !sandbox_same(old, *fresh)) {
-        l->put[l->nput++] = *fresh;
-        return;
-    }
-    sandbox_unref(*fresh);
-    sandbox_ref(old);
-    *fresh = old;
-}
-
-static void find_difference(struct load *l)
-{
-    const struct routes_list *old = &l->old, *fresh = &l->fresh;
-    l->put = mem_new(fresh->n * sizeof *l->put);
-    l->gone = mem_new(old->n * sizeof *l->gone);
-    for (size_t i = 0, j = 0; i < old->n || j < fresh->n;) {
-        int order = i == old->n     ? 1
-                    : j == fresh->n ? -1
-                                    : str_cmp(old->items[i]->id, fresh->items[j]->id);
-        if (order < 0 && old->items[i]->until_unix_s > l->old_expired_s)
-            l->gone[l->ngone++] = old->items[i]->id;
-        if (order >= 0)
-            compare(l, order == 0 ? old->items[i] : NULL, j);
-        i += order <= 0;
-        j += order >= 0;
-    }
-}
-
-static int by_time(const void *a, const void *b)
-{
-    const struct sandbox *const *x = a, *const *y = b;
-    return ((*x)->until_unix_s > (*y)->until_unix_s) - ((*x)->until_unix_s < (*y)->until_unix_s);
-}
-
-static void find_expiring(struct load *l)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < l->fresh.n; i++)
-        n += l->fresh.items[i]->until_unix_s != INT64_MAX;
-    l->expiring = mem_new(n * sizeof *l->expiring);
-    for (size_t i = 0; i < l->fresh.n; i++)
-        if (l->fresh.items[i]->until_unix_s != INT64_MAX)
-            l->expiring[l->nexpiring++] = l->fresh.items[i];
-    qsort(l->expiring, n, sizeof *l->expiring, by_time);
-}
 
 static void load_work(void *user)
 {
     struct static_routes *s = user;
-    struct load *l = &s->load;
     uint64_t start_us = worker_now_us(s->w);
-    read_routes(l, s->path);
-    if (!l->good)
-        return;
-    leave_out_expired(&l->fresh, l->now_s);
-    find_difference(l);
-    find_expiring(l);
-    l->took_us = worker_now_us(s->w) - start_us;
+    load_run(&s->load);
+    s->load.took_us = worker_now_us(s->w) - start_us;
 }
 
 /* ---- what is over ---- */
@@ -227,12 +76,19 @@ static void remains_work(void *user)
     mem_free(r->gone);
 }
 
+static void end_edits(struct list *edits, enum static_outcome outcome)
+{
+    for (struct list *l; (l = list_pop(edits));) {
+        struct static_edit *e = container_of(l, struct static_edit, link);
+        e->outcome = outcome;
+        e->done(e);
+    }
+}
+
 static void destroy(struct static_routes *s)
 {
-    routes_list_free(&s->load.fresh);
-    mem_free(s->load.put);
-    mem_free(s->load.gone);
-    mem_free(s->load.expiring);
+    end_edits(&s->load.edits, EDIT_STOPPED);
+    load_done(&s->load);
     routes_list_free(&s->before);
     routes_list_free(&s->list);
     mem_free(s->expiring);
@@ -245,6 +101,8 @@ static void destroy(struct static_routes *s)
 static struct str fault_text(const struct static_routes *s, struct arena *a)
 {
     const struct json_fault *f = &s->load.fault;
+    if (!s->path)
+        return str_of(f->text);
     if (f->line == 0)
         return arena_printf(a, "%s: %s", s->path, f->text);
     return arena_printf(a, "%s:%u:%u: %s", s->path, f->line, f->column, f->text);
@@ -274,7 +132,7 @@ static void note_fault(struct static_routes *s)
 static void note_read(const struct static_routes *s)
 {
     struct log_line line;
-    log_begin(&line, LOG_INFO, "routes read");
+    log_begin(&line, LOG_INFO, list_empty(&s->load.edits) ? "routes read" : "routes changed");
     log_int(&line, "sandboxes", (int64_t)static_size(s));
     log_int(&line, "put", (int64_t)s->load.nput);
     log_int(&line, "gone", (int64_t)s->load.ngone);
@@ -318,24 +176,63 @@ static void on_expiry(struct timer *t)
     mem_free(gone);
 }
 
+/* ---- changes ---- */
+
+/* Of a step that went well each has its outcome already. */
+static void answer_edits(struct static_routes *s, struct list *edits, const struct str *fault)
+{
+    for (struct list *l; (l = list_pop(edits));) {
+        struct static_edit *e = container_of(l, struct static_edit, link);
+        if (fault) {
+            e->outcome = EDIT_FAILED;
+            e->fault = *fault;
+        } else {
+            s->changes += e->outcome == EDIT_CREATED || e->outcome == EDIT_REPLACED ||
+                          e->outcome == EDIT_DELETED;
+        }
+        e->done(e);
+    }
+}
+
+static void fail_edits(struct static_routes *s, struct list *edits)
+{
+    char first[512];
+    struct arena a;
+    arena_init(&a, first, sizeof first);
+    struct str fault = fault_text(s, &a);
+    log_note(LOG_ERROR, "routes not changed", "fault", fault.p, NULL);
+    answer_edits(s, edits, &fault);
+    arena_done(&a);
+}
+
+static void move_edits(struct list *from, struct list *to)
+{
+    list_init(to);
+    for (struct list *l; (l = list_pop(from));)
+        list_push(to, l);
+}
+
 /* ---- telling ---- */
 
-static void begin(struct static_routes *s);
+static void next_step(struct static_routes *s);
 
 static void finish(struct static_routes *s)
 {
     bool first = !s->ready;
+    struct list edits;
     struct remains *r = mem_new(sizeof *r);
     *r = (struct remains){s->before, s->load.put, s->load.gone};
     note_read(s);
+    move_edits(&s->load.edits, &edits);
     s->before = (struct routes_list){NULL, 0};
-    s->load = (struct load){0};
+    s->load.put = NULL;
+    s->load.gone = NULL;
     s->ready = true;
     s->state = STATIC_IDLE;
     worker_call(s->w, remains_work, mem_free, r);
     plan_expiry(s);
-    if (s->again)
-        begin(s);
+    next_step(s);
+    answer_edits(s, &edits, NULL);
     if (first)
         s->ev.ready(s->user); /* last: it may stop us, and so may change() below */
 }
@@ -366,6 +263,8 @@ static void take_over(struct static_routes *s, struct load *l)
     mem_free(s->expiring);
     s->before = s->list;
     s->list = l->fresh;
+    s->mark = l->mark;
+    s->ours = l->ours;
     s->expired_s = l->now_s;
     s->expiring = l->expiring;
     s->nexpiring = l->nexpiring;
@@ -390,39 +289,69 @@ static void install(struct static_routes *s)
     worker_post(s->w, &s->turn);
 }
 
+/* A step that changes nothing. */
+static void drop(struct static_routes *s)
+{
+    bool asked_to_read = list_empty(&s->load.edits);
+    struct list edits;
+    move_edits(&s->load.edits, &edits);
+    s->state = STATIC_IDLE;
+    if (s->load.result == LOAD_SAME)
+        answer_edits(s, &edits, NULL);
+    else if (asked_to_read)
+        note_fault(s);
+    else
+        fail_edits(s, &edits);
+    next_step(s);
+}
+
 static void on_loaded(void *user)
 {
     struct static_routes *s = user;
-    if (s->state == STATIC_STOPPED) {
+    if (s->state == STATIC_STOPPED)
         destroy(s);
-        return;
-    }
-    if (s->load.good) {
+    else if (s->load.result == LOAD_GOOD)
         install(s);
-        return;
-    }
-    note_fault(s);
-    s->state = STATIC_IDLE;
-    if (s->again)
-        begin(s);
+    else
+        drop(s);
 }
 
 static void prepare_load(struct static_routes *s)
 {
-    s->load =
-        (struct load){.old = s->list, .old_expired_s = s->expired_s, .now_s = worker_unix_s(s->w)};
-    s->again = false;
+    s->load = (struct load){.path = s->path,
+                            .old = s->list,
+                            .old_expired_s = s->expired_s,
+                            .now_s = worker_unix_s(s->w),
+                            .mark = s->mark,
+                            .ours = s->ours,
+                            .force = s->asked};
+    list_init(&s->load.edits);
     s->state = STATIC_LOADING;
+}
+
+/* A reading that is due comes first: changes are made to what it finds. */
+static void next_step(struct static_routes *s)
+{
+    if (s->state != STATIC_IDLE || (!s->again && list_empty(&s->edits)))
+        return;
+    prepare_load(s);
+    if (s->again)
+        s->again = false;
+    else
+        move_edits(&s->edits, &s->load.edits);
+    worker_call(s->w, load_work, on_loaded, s);
 }
 
 static void begin(struct static_routes *s)
 {
-    if (s->state != STATIC_IDLE) {
-        s->again = true;
-        return;
-    }
-    prepare_load(s);
-    worker_call(s->w, load_work, on_loaded, s);
+    s->again = true;
+    next_step(s);
+}
+
+void static_change(struct static_routes *s, struct static_edit *e)
+{
+    list_push(&s->edits, &e->link);
+    next_step(s);
 }
 
 /* ---- the resolver ---- */
@@ -438,26 +367,31 @@ struct static_routes *static_start(struct worker *w, struct str path,
 {
     struct static_routes *s = mem_new(sizeof *s);
     s->w = w;
-    s->path = mem_strdup(path);
+    s->path = path.n ? mem_strdup(path) : NULL;
     s->ev = *ev;
     s->user = user;
+    list_init(&s->edits);
     timer_init(&s->expiry, on_expiry);
     /* before the first reading, so that nothing changes between the two */
-    s->watch = watch_start(w, path, on_changed, s);
+    s->watch = s->path ? watch_start(w, path, on_changed, s) : NULL;
     prepare_load(s);
     load_work(s);
-    if (!s->load.good) {
+    if (s->load.result != LOAD_GOOD) {
         *ret_error = arena_cat(a, STR("--routes: "), fault_text(s, a));
         watch_stop(s->watch);
         destroy(s);
         return NULL;
     }
+    if (!s->path)
+        log_note(LOG_WARN, "routes live in memory only: --routes names no file", NULL);
     install(s);
     return s;
 }
 
 void static_reload(struct static_routes *s)
 {
+    if (!s->path)
+        return;
     s->asked = true;
     begin(s);
 }
@@ -467,12 +401,33 @@ void static_stop(struct static_routes *s)
     if (!s)
         return;
     assert(s->state != STATIC_STOPPED);
+    bool busy = s->state != STATIC_IDLE;
     watch_stop(s->watch);
     timer_clear(s->w, &s->expiry);
-    if (s->state == STATIC_IDLE)
+    s->state = STATIC_STOPPED;
+    end_edits(&s->edits, EDIT_STOPPED);
+    if (!busy)
         destroy(s);
-    else
-        s->state = STATIC_STOPPED;
+}
+
+static bool has_ended(const struct static_routes *s, const struct sandbox *x)
+{
+    return x->until_unix_s <= s->expired_s || x->until_unix_s <= worker_unix_s(s->w);
+}
+
+const struct sandbox *static_get(const struct static_routes *s, struct str id)
+{
+    bool there;
+    size_t at = routes_list_find(&s->list, id, &there);
+    return there && !has_ended(s, s->list.items[at]) ? s->list.items[at] : NULL;
+}
+
+void static_each(const struct static_routes *s,
+                 void (*each)(void *user, const struct sandbox *sandbox), void *user)
+{
+    for (size_t i = 0; i < s->list.n; i++)
+        if (!has_ended(s, s->list.items[i]))
+            each(user, s->list.items[i]);
 }
 
 size_t static_size(const struct static_routes *s)
@@ -492,11 +447,61 @@ uint64_t static_faults(const struct static_routes *s)
 
 bool static_check(struct str path, struct arena *a, struct str *ret_error)
 {
+    if (!path.n)
+        return true;
     struct static_routes s = {.path = mem_strdup(path)};
-    read_routes(&s.load, s.path);
-    if (!s.load.good)
+    s.load.path = s.path;
+    bool good = load_read(&s.load);
+    if (!good)
         *ret_error = arena_cat(a, STR("--routes: "), fault_text(&s, a));
     routes_list_free(&s.load.fresh);
     mem_free(s.path);
-    return s.load.good;
+    return good;
 }
+
+/* ---- as a resolver */
+
+static bool check(const struct ingress_settings *set, struct arena *a, struct str *ret_error)
+{
+    return static_check(set->routes, a, ret_error);
+}
+
+static void *start(struct worker *w, const struct ingress_settings *set,
+                   const struct resolver_events *ev, void *user, struct arena *a,
+                   struct str *ret_error)
+{
+    return static_start(w, set->routes, ev, user, a, ret_error);
+}
+
+static void reload(void *self)
+{
+    static_reload(self);
+}
+
+static void stop(void *self)
+{
+    static_stop(self);
+}
+
+static void metrics(void *self, struct metrics_out *o)
+{
+    const struct static_routes *s = self;
+    metrics_family(o, "ingress.routes.sandboxes", "gauge", "Sandboxes of the route file");
+    metrics_value(o, "ingress.routes.sandboxes", NULL, (double)static_size(s));
+    metrics_family(o, "ingress.routes.age.seconds", "gauge",
+                   "Seconds since the route file was last read well");
+    metrics_value(o, "ingress.routes.age.seconds", NULL,
+                  (double)(worker_unix_s(s->w) - static_read_s(s)));
+    metrics_family(o, "ingress.routes.faults", "counter",
+                   "Readings of the route file that changed nothing");
+    metrics_value(o, "ingress.routes.faults", NULL, (double)static_faults(s));
+    metrics_family(o, "ingress.routes.changes", "counter", "Routes put and deleted over REST");
+    metrics_value(o, "ingress.routes.changes", NULL, (double)s->changes);
+}
+
+const struct resolver static_resolver = {.name = "static",
+                                         .check = check,
+                                         .start = start,
+                                         .reload = reload,
+                                         .stop = stop,
+                                         .metrics = metrics};

@@ -37,6 +37,7 @@ struct delta {
 struct table {
     struct worker *w;
     void (*gone)(struct worker *w, const struct sandbox *s);
+    void (*put)(struct worker *w, const struct sandbox *s);
     struct map *map;
     bool ready, closed;
     struct post post;
@@ -86,11 +87,13 @@ static void delivery_drop(struct delivery *v)
 
 /* ---- a table ---- */
 
-struct table *table_new(struct worker *w, void (*gone)(struct worker *w, const struct sandbox *s))
+struct table *table_new(struct worker *w, void (*gone)(struct worker *w, const struct sandbox *s),
+                        void (*put)(struct worker *w, const struct sandbox *s))
 {
     struct table *t = mem_new(sizeof *t);
     t->w = w;
     t->gone = gone;
+    t->put = put;
     t->map = map_new();
     list_init(&t->inbox);
     pthread_mutex_init(&t->lock, NULL);
@@ -127,9 +130,9 @@ void table_free(struct table *t)
         destroy(t);
 }
 
-const struct sandbox *table_get(const struct table *t, struct str id)
+const struct sandbox *table_get(const struct table *t, struct str key)
 {
-    return map_get(t->map, id);
+    return map_get(t->map, key);
 }
 
 size_t table_size(const struct table *t)
@@ -157,20 +160,22 @@ static void part_with(struct table *t, struct sandbox *s)
     worker_bury(t->w, unref, s);
 }
 
-static void apply_gone(struct table *t, struct str id)
+static void apply_gone(struct table *t, struct str key)
 {
-    struct sandbox *s = map_del(t->map, id);
+    struct sandbox *s = map_del(t->map, key);
     if (s)
         part_with(t, s);
 }
 
 static void apply_put(struct table *t, const struct sandbox *s)
 {
-    struct sandbox *old = map_put(t->map, s->id, (void *)(uintptr_t)s);
+    struct sandbox *old = map_put(t->map, s->key, (void *)(uintptr_t)s);
     if (old == s)
         sandbox_unref(s); /* it was there: one of two references */
     else if (old)
         part_with(t, old);
+    if (t->put)
+        t->put(t->w, s);
 }
 
 /* At most *budget items; true: nothing is left of it. */

@@ -22,6 +22,7 @@ static void drop(void *view)
     struct made *m = view;
     keyring_free(m->view.keys);
     tls_ctx_unref(m->view.tls);
+    tls_ctx_unref(m->view.origin_tls);
     tls_tickets_unref(m->view.tickets);
     certs_unref(m->view.certs);
     arena_done(&m->view.mem);
@@ -184,6 +185,20 @@ static bool make_tls(const struct ingress_settings *s, const struct ingress_view
     return of_setting(ca.n ? "tls-client-ca" : "tls-port", error, a, ret_error);
 }
 
+/* Names of so many endpoints are resumed. */
+enum { ORIGIN_SESSIONS = 256 };
+
+static bool make_origin_tls(const struct ingress_settings *s, struct ingress_view *v,
+                            struct arena *a, struct str *ret_error)
+{
+    struct str error;
+    if (!s->fastpath_endpoint.n)
+        return true;
+    v->origin_tls =
+        tls_client_new(&(struct tls_client_rules){.sessions = ORIGIN_SESSIONS}, a, &error);
+    return v->origin_tls || of_setting("fastpath-endpoint", error, a, ret_error);
+}
+
 static void *make(const struct settings *set, const void *old, struct arena *a,
                   struct str *ret_error)
 {
@@ -200,7 +215,7 @@ static void *make(const struct settings *set, const void *old, struct arena *a,
     if (!make_lists(s, v, a, ret_error) || !make_own(s, v, a, ret_error) ||
         !make_local(v, a, ret_error) ||
         !ingress_settings_keyring(s, a, &v->keys, v->warn_ids, ret_error) ||
-        !make_tls(s, old, v, a, ret_error)) {
+        !make_tls(s, old, v, a, ret_error) || !make_origin_tls(s, v, a, ret_error)) {
         drop(m);
         return NULL;
     }

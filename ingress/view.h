@@ -22,6 +22,7 @@ struct ingress_view {
     struct certs *certs;         /* of the TLS listener; NULL: there is none */
     struct tls_tickets *tickets; /* likewise; made at random ones pass from view to view */
     struct tls_ctx *tls;
+    struct tls_ctx *origin_tls; /* towards https endpoints (FastPath); NULL: there are none */
     struct arena mem;
 };
 

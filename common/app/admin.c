@@ -21,6 +21,8 @@ struct admin {
     struct accept_gate gate;
     struct http_limits limits;
     struct list clients;
+    unsigned nvisits;
+    bool stopped; /* it goes with the last visit */
 };
 
 struct admin_client {
@@ -29,105 +31,253 @@ struct admin_client {
     struct session *session;
 };
 
-/* One request.  It may end before what it asked the workers for has come; then it waits for that,
- * silent. */
-struct visit {
+/* Where a request is.  One that waits is there until what it waits for has come, silent if its
+ * client has left by then; any other ends with its stream. */
+enum visit_state {
+    VISIT_HEAD,
+    VISIT_BODY,    /* of a request to the product's API */
+    VISIT_WAITING, /* for the workers' parts, or for the product's answer */
+    VISIT_ANSWERED
+};
+
+struct admin_visit {
     struct admin *ad;
     struct http_stream *stream; /* NULL: the client left */
     const struct http_head *head;
+    enum visit_state state;
     const struct page *page;
     struct part *parts;
-    bool collecting;
+    char *body; /* on the heap, wiped wherever it is given back */
+    size_t body_bytes, room;
     struct timer timer;
-    struct arena mem;
+    struct arena mem; /* private: heads hold tokens */
     char first[1024];
 };
 
-static void visit_free(struct visit *v)
+static void free_if_over(struct admin *ad)
 {
-    timer_clear(v->ad->w, &v->timer);
-    pages_free_parts(v->parts, app_nworkers(v->ad->app));
-    arena_done(&v->mem);
-    worker_bury(v->ad->w, mem_free, v);
+    if (ad->stopped && ad->nvisits == 0)
+        worker_bury(ad->w, mem_free, ad);
 }
 
-static void answer(struct visit *v, int status, const char *type, struct str body)
+static void visit_free(struct admin_visit *v)
+{
+    struct admin *ad = v->ad;
+    timer_clear(ad->w, &v->timer);
+    pages_free_parts(v->parts, app_nworkers(ad->app));
+    mem_free_wiped(v->body);
+    arena_done(&v->mem);
+    worker_bury(ad->w, mem_free, v);
+    ad->nvisits--;
+    free_if_over(ad);
+}
+
+/* ---- answers */
+
+static void send_head(struct admin_visit *v, const struct admin_answer *a, bool bodyless)
+{
+    struct http_head *h = arena_zero(&v->mem, sizeof *h);
+    h->status = a->status;
+    h->length = a->type ? (int64_t)a->body.n : a->status == 304 ? -1 : 0;
+    h->fields = arena_get(&v->mem, (2 + a->nfields) * sizeof *h->fields);
+    if (a->type)
+        head_add(h, STR("Content-Type"), str_of(a->type));
+    head_add(h, STR("Cache-Control"), STR("no-store"));
+    for (unsigned i = 0; i < a->nfields; i++)
+        head_add(h, a->fields[i].name, a->fields[i].value);
+    v->stream->ops->head(v->stream, h, bodyless);
+}
+
+static void say(struct admin_visit *v, const struct admin_answer *a)
 {
     struct buf b;
-    bool bodyless = body.n == 0 || (v->head && str_eq(v->head->method, STR("HEAD")));
-    struct http_head *h = arena_zero(&v->mem, sizeof *h);
-    h->status = status;
-    h->length = (int64_t)body.n;
-    h->fields = arena_get(&v->mem, 3 * sizeof *h->fields);
-    head_add(h, STR("Content-Type"), str_of(type));
-    head_add(h, STR("Cache-Control"), STR("no-store"));
-    if (status == 405)
-        head_add(h, STR("Allow"), STR("GET, HEAD"));
-    v->stream->ops->head(v->stream, h, bodyless);
+    bool bodyless = !a->type || a->body.n == 0 || (v->head && str_eq(v->head->method, STR("HEAD")));
+    v->state = VISIT_ANSWERED;
+    send_head(v, a, bodyless);
     if (bodyless)
         return;
     buf_init(&b, worker_pool(v->ad->w));
-    buf_str(&b, body);
+    buf_str(&b, a->body);
     v->stream->ops->data(v->stream, &b);
     v->stream->ops->end(v->stream, NULL);
 }
 
+void admin_answer(struct admin_visit *v, const struct admin_answer *a)
+{
+    assert(v->state != VISIT_ANSWERED);
+    if (v->stream)
+        say(v, a);
+    else
+        visit_free(v);
+}
+
+static void send_page(struct admin_visit *v, int status, const char *type, struct str body)
+{
+    say(v, &(struct admin_answer){.status = status, .type = type, .body = body});
+}
+
+static const char plain[] = "text/plain; charset=utf-8";
+
+static void refuse(struct admin_visit *v, int status, struct str line)
+{
+    struct admin_answer a = {
+        .status = status, .type = plain, .body = arena_cat(&v->mem, line, STR("\n"))};
+    if (status == 405)
+        a.fields[a.nfields++] = (struct field){STR("Allow"), STR("GET, HEAD")};
+    say(v, &a);
+}
+
+/* ---- pages */
+
 static void on_parts(void *user)
 {
-    struct visit *v = user;
-    v->collecting = false;
+    struct admin_visit *v = user;
     if (!v->stream) {
         visit_free(v);
         return;
     }
-    struct str body = v->page->assemble(v->ad->app, v->parts, &v->mem);
-    answer(v, 200, v->page->type, body);
+    send_page(v, 200, v->page->type, v->page->assemble(v->ad->app, v->parts, &v->mem));
 }
 
-static void serve(struct visit *v)
+static void ask_workers(struct admin_visit *v)
 {
-    struct str query, path = path_without_query(v->head->path, &query);
-    v->page = page_find(path);
-    if (!v->page) {
-        answer(v, 404, "text/plain; charset=utf-8", STR("no such page\n"));
-        return;
-    }
-    if (!str_eq(v->head->method, STR("GET")) && !str_eq(v->head->method, STR("HEAD"))) {
-        answer(v, 405, "text/plain; charset=utf-8", STR("only GET and HEAD\n"));
-        return;
-    }
-    if (!v->page->part) {
-        int status = 200;
-        struct str body = v->page->simple(v->ad->app, &status, &v->mem);
-        answer(v, status, v->page->type, body);
-        return;
-    }
     v->parts = mem_new(app_nworkers(v->ad->app) * sizeof *v->parts);
-    v->collecting = app_collect(v->ad->app, v->page->part, v->parts, sizeof *v->parts, on_parts, v);
-    if (!v->collecting)
-        answer(v, 503, "text/plain; charset=utf-8", STR("stopping\n"));
+    v->state = VISIT_WAITING;
+    if (!app_collect(v->ad->app, v->page->part, v->parts, sizeof *v->parts, on_parts, v))
+        refuse(v, 503, STR("stopping"));
 }
+
+static void serve_page(struct admin_visit *v)
+{
+    int status = 200;
+    v->page = page_find(v->ad->app, admin_path(v));
+    if (!v->page)
+        refuse(v, 404, STR("no such page"));
+    else if (!str_eq(v->head->method, STR("GET")) && !str_eq(v->head->method, STR("HEAD")))
+        refuse(v, 405, STR("only GET and HEAD"));
+    else if (v->page->part)
+        ask_workers(v);
+    else {
+        struct str body = v->page->simple(v->ad->app, &status, &v->mem);
+        send_page(v, status, v->page->type, body);
+    }
+}
+
+/* ---- the product's API */
+
+const struct http_head *admin_head(const struct admin_visit *v)
+{
+    return v->head;
+}
+
+struct str admin_path(const struct admin_visit *v)
+{
+    struct str query;
+    return path_without_query(v->head->path, &query);
+}
+
+struct str admin_body(const struct admin_visit *v)
+{
+    return (struct str){v->body, v->body_bytes};
+}
+
+struct arena *admin_mem(struct admin_visit *v)
+{
+    return &v->mem;
+}
+
+static const struct admin_api *api_of(const struct admin_visit *v)
+{
+    return app_product_of(v->ad->app)->api;
+}
+
+static bool is_for_api(const struct admin_visit *v)
+{
+    const struct admin_api *api = api_of(v);
+    struct str path = admin_path(v);
+    if (!api || !str_starts(path, str_of(api->path)))
+        return false;
+    path = str_skip(path, strlen(api->path));
+    return path.n == 0 || path.p[0] == '/';
+}
+
+static void serve_api(struct admin_visit *v)
+{
+    v->state = VISIT_WAITING;
+    api_of(v)->serve(v->ad->app, v);
+}
+
+static void ask_for_body(struct admin_visit *v)
+{
+    struct http_head *h = arena_zero(&v->mem, sizeof *h);
+    h->status = 100;
+    h->length = -1;
+    v->stream->ops->head(v->stream, h, false);
+}
+
+static void refuse_size(struct admin_visit *v)
+{
+    const struct admin_api *api = api_of(v);
+    api->refuse(v->ad->app, v, 413,
+                arena_printf(&v->mem, "the body is over %zu bytes", api->max_body_bytes));
+}
+
+static void enter_api(struct admin_visit *v, bool end)
+{
+    if (!api_of(v)->admit(v->ad->app, v))
+        return;
+    v->state = VISIT_BODY;
+    if (end)
+        serve_api(v);
+    else if (v->head->length > (int64_t)api_of(v)->max_body_bytes)
+        refuse_size(v);
+    else if (v->head->expect_continue)
+        ask_for_body(v);
+}
+
+static void keep(struct admin_visit *v, const struct buf *b)
+{
+    size_t n = v->body_bytes + b->len, most = api_of(v)->max_body_bytes;
+    if (n > most) {
+        refuse_size(v);
+        return;
+    }
+    if (n > v->room) {
+        v->room = 2 * n < most ? 2 * n : most;
+        v->body = mem_renew_wiped(v->body, v->room);
+    }
+    buf_peek(b, v->body + v->body_bytes, b->len);
+    v->body_bytes = n;
+}
+
+/* ---- events of its stream */
 
 static void on_head(void *user, struct http_head *head, bool end)
 {
-    struct visit *v = user;
-    (void)end;
+    struct admin_visit *v = user;
     v->head = head;
-    serve(v);
+    if (is_for_api(v))
+        enter_api(v, end);
+    else
+        serve_page(v);
 }
 
 static void on_data(void *user, struct buf *b)
 {
-    struct visit *v = user;
+    struct admin_visit *v = user;
     size_t n = b->len;
+    if (v->state == VISIT_BODY)
+        keep(v, b);
     buf_clear(b); /* no page takes a body */
     v->stream->ops->credit(v->stream, n);
 }
 
 static void on_end(void *user, struct http_head *trailers)
 {
-    (void)user;
+    struct admin_visit *v = user;
     (void)trailers;
+    if (v->state == VISIT_BODY)
+        serve_api(v);
 }
 
 static void on_sent(void *user, size_t n)
@@ -138,19 +288,20 @@ static void on_sent(void *user, size_t n)
 
 static void on_fault(void *user, const struct http_fault *fault)
 {
-    struct visit *v = user;
-    if (v->page || v->head)
-        return; /* answered already; the connection ends with that */
-    answer(v, fault->status, "text/plain; charset=utf-8",
-           arena_cat(&v->mem, str_of(fault->text), STR("\n")));
+    struct admin_visit *v = user;
+    if (v->state == VISIT_BODY)
+        api_of(v)->refuse(v->ad->app, v, fault->status, str_of(fault->text));
+    else if (v->state == VISIT_HEAD)
+        refuse(v, fault->status, str_of(fault->text));
+    /* else the connection ends with the answer there is */
 }
 
 static void on_closed(void *user, enum why why)
 {
-    struct visit *v = user;
+    struct admin_visit *v = user;
     (void)why;
     v->stream = NULL;
-    if (!v->collecting)
+    if (v->state != VISIT_WAITING)
         visit_free(v);
 }
 
@@ -159,24 +310,25 @@ static const struct http_events visit_events = {on_head, on_data,  on_end,
 
 static void on_deadline(struct timer *t)
 {
-    struct visit *v = container_of(t, struct visit, timer);
+    struct admin_visit *v = container_of(t, struct admin_visit, timer);
     struct http_stream *s = v->stream;
     if (!s)
         return;
     v->stream = NULL;
     s->ops->cancel(s, WHY_DEADLINE);
-    if (!v->collecting)
+    if (v->state != VISIT_WAITING)
         visit_free(v);
 }
 
 static void on_visit(void *user, struct session *s, struct http_stream *stream)
 {
     struct admin_client *c = user;
-    struct visit *v = mem_new(sizeof *v);
+    struct admin_visit *v = mem_new(sizeof *v);
     (void)s;
     v->ad = c->ad;
+    v->ad->nvisits++;
     v->stream = stream;
-    arena_init(&v->mem, v->first, sizeof v->first);
+    arena_init_private(&v->mem, v->first, sizeof v->first);
     timer_init(&v->timer, on_deadline);
     timer_set(c->ad->w, &v->timer, ADMIN_DEADLINE_MS);
     stream->ev = &visit_events;
@@ -231,5 +383,6 @@ void admin_stop(struct admin *ad)
     }
     for (int i = 0; i < 3 && !list_empty(&ad->clients); i++)
         worker_turn(ad->w);
-    worker_bury(ad->w, mem_free, ad);
+    ad->stopped = true;
+    free_if_over(ad);
 }

@@ -195,10 +195,22 @@ void app_ready(struct app *app)
     app_tell_all(app, on_listen, NULL);
 }
 
+static struct str without_end(struct str s)
+{
+    return s.n && s.p[s.n - 1] == '\n' ? str_head(s, s.n - 1) : s;
+}
+
 static void on_remind(struct timer *t)
 {
     struct app *app = container_of(t, struct app, remind);
-    log_note(LOG_WARN, "not serving yet", "reason", app->product->not_ready, NULL);
+    struct arena a;
+    arena_init(&a, NULL, 0);
+    struct str said = app->product->unready ? app->product->unready(app, &a) : STR_NONE;
+    char *reason = said.n ? mem_strdup(without_end(said)) : NULL;
+    log_note(LOG_WARN, "not serving yet", "reason", reason ? reason : app->product->not_ready,
+             NULL);
+    mem_free(reason);
+    arena_done(&a);
     timer_set(app->main, t, REMIND_MS);
 }
 
@@ -225,6 +237,8 @@ static struct proxy_rules rules(const struct app *app, int64_t descriptors)
                             .client = limits(s),
                             .origin = limits(s),
                             .look_ms = app->product->look_ms};
+    if (app->product->moved_ms)
+        r.moved_ms = app->product->moved_ms(s);
     r.client.max_fields = (unsigned)s->max_fields;
     r.client.two_names = app->product->two_names;
     r.max_memory = r.client.max_memory = (size_t)s->max_memory / app->nworkers;
@@ -362,6 +376,12 @@ static int refuse(const struct app *app, struct str error)
 {
     fprintf(stderr, "%s: %.*s\n", app->product->command.schema->program, STR_ARG(error));
     return 2;
+}
+
+void app_fail(struct app *app, struct str error)
+{
+    log_stop();
+    _exit(refuse(app, error)); /* as a start that fails */
 }
 
 static bool open_log(struct app *app, struct str *ret_error)

@@ -12,6 +12,8 @@
 #include "proxy/proxy.h"
 
 struct app;
+struct page;
+struct admin_api;
 
 enum { APP_LISTENERS = 2, APP_WORKERS = 256 };
 
@@ -38,6 +40,8 @@ struct product {
      * before anything reads them.  admin NULL: there is none. */
     void (*bound)(void *settings, const union addr *listeners, const union addr *admin,
                   struct arena *a);
+    /* See proxy_rules.moved_ms.  NULL: 0. */
+    uint64_t (*moved_ms)(const void *settings);
     /* Whom a worker asks for names; NULL: files and DNS servers of the system. */
     struct names *(*names)(struct app *app, struct worker *w);
     /* Before the workers run: what they share, and SLOT_PRODUCT of each. */
@@ -58,6 +62,10 @@ struct product {
     struct str (*unready)(struct app *app, struct arena *a);
     /* The product's own metrics. */
     void (*metrics)(struct app *app, struct metrics_out *o);
+    /* Its own pages of the admin listener (app/pages.h), ended by a row without a path, and its API
+     * there (app/admin.h).  NULL: none. */
+    const struct page *pages;
+    const struct admin_api *api;
 };
 
 /* Runs until told to stop; the exit status. */
@@ -78,6 +86,9 @@ void app_hold(struct app *app);
 void app_unhold(struct app *app);
 /* Lookups can be answered: the main listeners open. */
 void app_ready(struct app *app);
+/* On the main worker, before that: they never will be.  The line goes to stderr, the process ends
+ * with exit status 2; does not return. */
+_Noreturn void app_fail(struct app *app, struct str error);
 /* The snapshot in force, lent; on the main worker. */
 const struct snapshot *app_snapshot(const struct app *app);
 /* Files that the view is made from have changed: a new snapshot, as SIGHUP makes one.  A fault

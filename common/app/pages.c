@@ -298,14 +298,21 @@ static const struct page pages[] = {
     {"/debug/config", json_type_text, config, NULL, NULL},
     {"/debug/exchanges", json_type_text, NULL, exchanges_part, workers_json},
     {"/debug/pools", json_type_text, NULL, pools_part, workers_json},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
-const struct page *page_find(struct str path)
+static const struct page *find_in(const struct page *rows, struct str path)
 {
-    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
-        if (str_eq(path, str_of(pages[i].path)))
-            return &pages[i];
+    for (; rows && rows->path; rows++)
+        if (str_eq(path, str_of(rows->path)))
+            return rows;
     return NULL;
+}
+
+const struct page *page_find(struct app *app, struct str path)
+{
+    const struct page *own = find_in(pages, path);
+    return own ? own : find_in(app_product_of(app)->pages, path);
 }
 
 void pages_free_parts(struct part *parts, unsigned n)

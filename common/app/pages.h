@@ -24,8 +24,8 @@ struct page {
     struct str (*assemble)(struct app *app, struct part *parts, struct arena *a);
 };
 
-/* NULL: there is no such page. */
-const struct page *page_find(struct str path);
+/* One of ours or of the product's (struct product); NULL: there is no such page. */
+const struct page *page_find(struct app *app, struct str path);
 /* For the product's metrics: requests of all workers by method, status and kind, under the
  * product's names. */
 void pages_requests(struct app *app, struct metrics_out *o, const char *count,

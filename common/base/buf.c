@@ -17,7 +17,7 @@ enum {
         512 * 1024, /* in free chunks: enough for a turn, and little to keep after a peak */
     FREE_SLICES = 1024,
 };
-enum kind { ORDINARY, BULK, KINDS };
+enum kind { ORDINARY, BULK, SEALED, KINDS };
 
 struct chunk {
     struct chunk *next; /* in a free list */
@@ -35,7 +35,7 @@ struct chunk_pool {
     bool private;
 };
 
-static const uint32_t sizes[KINDS] = {CHUNK_BYTES, CHUNK_BULK_BYTES};
+static const uint32_t sizes[KINDS] = {CHUNK_BYTES, CHUNK_BULK_BYTES, CHUNK_SEALED_BYTES};
 
 static uint8_t *chunk_bytes(struct chunk *c)
 {
@@ -93,7 +93,7 @@ static void chunk_let_go(struct chunk_pool *pool, struct chunk *c)
     if (--c->slices > 0)
         return;
     pool->used -= CHUNK_HEAD + c->size;
-    if (pool->private) /* nothing was ever written behind the used mark */
+    if (pool->private && c->kind != SEALED) /* nothing was ever written behind the used mark */
         mem_wipe(chunk_bytes(c), c->used);
     if (c == pool->current[c->kind])
         c->used = 0;
@@ -265,20 +265,29 @@ static bool append(struct buf *b, const void *p, size_t n)
     return true;
 }
 
-void buf_write(struct buf *b, const void *p, size_t n)
+static void write_into(struct buf *b, enum kind kind, const uint8_t *from, size_t n)
 {
-    assert(!b->pool->reserved);
-    const uint8_t *from = p;
-    if (n > 0 && append(b, p, n))
-        return;
     while (n > 0) {
-        struct chunk *c = current_chunk(b->pool, ORDINARY, 1);
+        struct chunk *c = current_chunk(b->pool, kind, 1);
         size_t room = c->size - c->used, part = n < room ? n : room;
         memcpy(chunk_bytes(c) + c->used, from, part);
         take_used(b, c, part);
         from += part;
         n -= part;
     }
+}
+
+void buf_write(struct buf *b, const void *p, size_t n)
+{
+    assert(!b->pool->reserved);
+    if (n > 0 && !append(b, p, n))
+        write_into(b, ORDINARY, p, n);
+}
+
+void buf_write_sealed(struct buf *b, const void *p, size_t n)
+{
+    assert(!b->pool->reserved);
+    write_into(b, SEALED, p, n);
 }
 
 void buf_str(struct buf *b, struct str s)
@@ -401,26 +410,44 @@ void buf_clear(struct buf *b)
 
 void buf_peek(const struct buf *b, void *to, size_t n)
 {
-    assert(n <= b->len);
-    uint8_t *at = to;
-    for (const struct slice *s = b->head; n > 0; s = s->next) {
-        size_t part = n < s->n ? n : s->n;
-        memcpy(at, s->p, part);
-        at += part;
+    buf_peek_at(b, 0, to, n);
+}
+
+void buf_peek_at(const struct buf *b, size_t at, void *to, size_t n)
+{
+    assert(at <= b->len && n <= b->len - at);
+    const struct slice *s = b->head;
+    uint8_t *end = to;
+    for (; n > 0 && at >= s->n; s = s->next)
+        at -= s->n;
+    for (; n > 0; s = s->next, at = 0) {
+        size_t part = n < s->n - at ? n : s->n - at;
+        memcpy(end, s->p + at, part);
+        end += part;
         n -= part;
     }
 }
 
 /* ---- reading ---- */
 
-uint8_t *buf_reserve(struct chunk_pool *pool, bool bulk, size_t *ret_room)
+static uint8_t *reserve(struct chunk_pool *pool, enum kind kind, uint32_t least, size_t *ret_room)
 {
     assert(!pool->reserved);
-    struct chunk *c =
-        bulk ? current_chunk(pool, BULK, BULK_READ_ROOM) : current_chunk(pool, ORDINARY, READ_ROOM);
+    struct chunk *c = current_chunk(pool, kind, least);
     pool->reserved = c;
     *ret_room = c->size - c->used;
     return chunk_bytes(c) + c->used;
+}
+
+uint8_t *buf_reserve(struct chunk_pool *pool, bool bulk, size_t *ret_room)
+{
+    return bulk ? reserve(pool, BULK, BULK_READ_ROOM, ret_room)
+                : reserve(pool, ORDINARY, READ_ROOM, ret_room);
+}
+
+uint8_t *buf_reserve_sealed(struct chunk_pool *pool, size_t *ret_room)
+{
+    return reserve(pool, SEALED, BULK_READ_ROOM, ret_room);
 }
 
 void buf_commit(struct buf *b, size_t n)

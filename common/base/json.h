@@ -53,6 +53,51 @@ bool json_int(const struct json_doc *d, const struct json *v, int64_t *ret);
 void json_fault_at(const struct json_doc *d, const struct json *v, struct json_fault *ret_fault,
                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* ---- without a tree: for texts of which little is wanted (json_cut.c) ---- */
+
+/* Is the text what json_parse() would take?  max_bytes 0: no limit. */
+bool json_check(struct str text, size_t max_bytes, unsigned max_depth,
+                struct json_fault *ret_fault);
+
+/* Goes through one object or array.  Its own level is judged strictly, doubled names apart; each
+ * value is a slice that was only walked over, however deep it is: its strings end and its brackets
+ * are balanced, no more is known of it.  Nothing is allocated. */
+struct json_cut {
+    enum json_cut_state {
+        JSON_CUT_FIRST,
+        JSON_CUT_LATER,
+        JSON_CUT_END,   /* all of it has come */
+        JSON_CUT_BROKEN /* what has come is not to be relied on */
+    } state;
+    struct str text;
+    size_t at;
+    char end;
+    struct str name; /* of an object: as it stands between the quotes */
+    bool escaped;    /* the name has escapes */
+    struct str value;
+};
+/* False: the text is no value of that type. */
+bool json_cut_begin(struct json_cut *c, struct str text, enum json_type type);
+/* The next member or item, in c->value.  False: none, and c->state says why. */
+bool json_cut_next(struct json_cut *c);
+/* Has the member this name? */
+bool json_cut_is(const struct json_cut *c, struct str name);
+
+/* The members of an object that are wanted, as json_cut_next() finds them; value.p is NULL where
+ * one is absent.  NULL, or what is wrong: it is no object, is broken (then all are absent), or has
+ * a wanted member twice (the first is there, `twice` says which). */
+struct json_pick {
+    struct str name, value;
+    bool twice;
+};
+const char *json_pick(struct str object, struct json_pick *rows, size_t n);
+
+/* The text of a string value, judged strictly: a slice of it, or in the arena where it has escapes.
+ * False: it is no string, or a broken one. */
+bool json_cut_text(struct str value, struct arena *a, struct str *ret);
+/* A number without fraction and exponent that fits; false: it is something else. */
+bool json_cut_int(struct str value, int64_t *ret);
+
 /* Writing: appends to a growing text on the heap. */
 struct json_out {
     char *p;

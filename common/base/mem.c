@@ -125,6 +125,19 @@ void mem_free(void *p)
     free(p);
 }
 
+/* The C library's own, by its other name. */
+extern void *__libc_realloc(void *p, size_t n) __attribute__((weak));
+
+/* glibc cuts in place whatever is no mapping of its own.  An allocator that was put before it
+ * (sanitizers, LD_PRELOAD) may move the block, and there is no way back from that. */
+void mem_cut(void *p, size_t n)
+{
+    if (realloc != __libc_realloc)
+        return;
+    void *cut = __libc_realloc(p, n);
+    assert(cut == p);
+}
+
 /* Not digest_wipe(): the supervisor has mem.c and no libcrypto. */
 void mem_wipe(void *p, size_t n)
 {
@@ -184,14 +197,13 @@ enum { BLOCK_HEAD = (sizeof(struct arena_block) + ALIGN - 1) / ALIGN * ALIGN };
 
 void arena_init(struct arena *a, void *first, size_t n)
 {
-    *a = (struct arena){.at = first, .end = first ? (char *)first + n : NULL};
+    *a = (struct arena){
+        .at = first, .end = first ? (char *)first + n : NULL, .first = first, .first_bytes = n};
 }
 
 void arena_init_private(struct arena *a, void *first, size_t n)
 {
     arena_init(a, first, n);
-    a->first = first;
-    a->first_bytes = n;
     a->private = true;
 }
 
@@ -223,6 +235,8 @@ static size_t next_block_bytes(const struct arena *a)
     if (!a->last)
         return BLOCK_MIN;
     size_t bytes = a->last->bytes * 2;
+    if (bytes < BLOCK_MIN) /* it was sealed */
+        return BLOCK_MIN;
     return bytes < BLOCK_MAX ? bytes : BLOCK_MAX;
 }
 
@@ -302,6 +316,31 @@ struct str arena_printf(struct arena *a, const char *format, ...)
     struct str s = arena_vprintf(a, format, args);
     va_end(args);
     return s;
+}
+
+static bool lies_in(const char *at, const void *block, size_t n)
+{
+    uintptr_t p = (uintptr_t)at, from = (uintptr_t)block;
+    return p >= from && p <= from + n;
+}
+
+/* A block may be smaller than a wish that it was too small for: then the mark is still in the one
+ * before it, or the owner's. */
+size_t arena_seal(struct arena *a)
+{
+    struct arena_block *last = a->last;
+    if (a->private)
+        mem_wipe(a->at, (size_t)(a->end - a->at));
+    a->end = a->at;
+    if (last && lies_in(a->at, last, last->bytes)) {
+        size_t used = (size_t)(a->at - (char *)last);
+        a->extra -= last->bytes - used;
+        last->bytes = used;
+        mem_cut(last, used);
+    }
+    if (a->at && lies_in(a->at, a->first, a->first_bytes))
+        a->first_bytes = (size_t)(a->at - a->first);
+    return a->first_bytes;
 }
 
 void arena_done(struct arena *a)

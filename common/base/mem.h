@@ -76,6 +76,9 @@ void *mem_new(size_t n);
 /* p grown or shrunk to n bytes, new bytes not zeroed; never NULL. */
 void *mem_renew(void *p, size_t n);
 void mem_free(void *p);
+/* Gives back what p has beyond its first n bytes (n > 0, no more than it has), and p stays where it
+ * is; of a block below 64 KiB.  Does nothing where the allocator is not known to be able to. */
+void mem_cut(void *p, size_t n);
 /* Overwrites n bytes in a way the compiler cannot leave out; then, of a block of the heap, frees it
  * (NULL is fine). */
 void mem_wipe(void *p, size_t n);
@@ -120,6 +123,10 @@ struct str arena_printf(struct arena *a, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct str arena_vprintf(struct arena *a, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
+/* Nothing more is taken from the blocks there are: what is unused of the last one is given back
+ * where that can be done, and comes from new blocks from now on.  Returns how many of the owner's
+ * bytes are in use; it may give back those behind them. */
+size_t arena_seal(struct arena *a);
 /* Frees the later blocks; the arena may be used again after arena_init(). */
 void arena_done(struct arena *a);
 

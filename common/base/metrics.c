@@ -146,7 +146,7 @@ void metrics_value(struct metrics_out *o, const char *name, const char *labels, 
 
 /* name_bucket{labels,le="bound"} */
 static void put_bucket(struct metrics_out *o, const char *name, const char *labels, size_t bucket,
-                       uint64_t v)
+                       unsigned per_ms, uint64_t v)
 {
     put_name(o, name);
     put(o, STR("_bucket{"));
@@ -156,7 +156,7 @@ static void put_bucket(struct metrics_out *o, const char *name, const char *labe
     }
     put(o, STR("le=\""));
     if (bucket < METRIC_BUCKETS - 1)
-        put_u64(o, bounds_ms[bucket]);
+        put_number(o, (double)bounds_ms[bucket] / per_ms);
     else
         put(o, STR("+Inf"));
     put(o, STR("\"} "));
@@ -164,19 +164,20 @@ static void put_bucket(struct metrics_out *o, const char *name, const char *labe
     put(o, STR("\n"));
 }
 
-void metrics_histogram(struct metrics_out *o, const char *name, const char *labels,
-                       const struct histogram *h)
+/* In units of so many ms. */
+static void put_histogram(struct metrics_out *o, const char *name, const char *labels,
+                          const struct histogram *h, unsigned per_ms)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < METRIC_BUCKETS; i++) {
         sum += get(&h->bucket[i]);
-        put_bucket(o, name, labels, i, sum);
+        put_bucket(o, name, labels, i, per_ms, sum);
     }
     put_name(o, name);
     put(o, STR("_sum"));
     put_labels(o, labels);
     put(o, STR(" "));
-    put_number(o, (double)get(&h->sum_us) / 1000);
+    put_number(o, (double)get(&h->sum_us) / 1000 / per_ms);
     put(o, STR("\n"));
     put_name(o, name);
     put(o, STR("_count"));
@@ -184,4 +185,16 @@ void metrics_histogram(struct metrics_out *o, const char *name, const char *labe
     put(o, STR(" "));
     put_u64(o, sum); /* not h->count, which may be one ahead of the buckets just read */
     put(o, STR("\n"));
+}
+
+void metrics_histogram(struct metrics_out *o, const char *name, const char *labels,
+                       const struct histogram *h)
+{
+    put_histogram(o, name, labels, h, 1);
+}
+
+void metrics_histogram_s(struct metrics_out *o, const char *name, const char *labels,
+                         const struct histogram *h)
+{
+    put_histogram(o, name, labels, h, 1000);
 }

@@ -23,6 +23,7 @@
     X(LIMIT, "limit")                     \
     X(OVERLOAD, "overload")               \
     X(REVOKED, "revoked")                 \
+    X(STALE, "stale")                     \
     X(DRAIN, "drain")
 
 enum why {
@@ -32,7 +33,9 @@ enum why {
         WHYS
 };
 
-/* The word for `why`, e.g. "origin-gone"; static. */
+/* STALE: the origin says that this is no route of its any more.
+ *
+ * The word for `why`, e.g. "origin-gone"; static. */
 const char *why_text(enum why why);
 
 /* What can fail for a reason a peer can cause returns enum why, and its caller must look. */

@@ -15,7 +15,7 @@
 #include "net/listen.h"
 #include "net/splice_impl.h"
 
-enum { FILL_BYTES = 12 * CHUNK_BYTES, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
+enum { FILL_BYTES = 3 * CHUNK_BULK_BYTES, ROUNDS = 4, IOVS = 64, READS = 32, JOIN_BYTES = 4096 };
 
 static void drop_note(struct conn *c)
 {
@@ -190,11 +190,18 @@ static void read_end(struct conn *c)
     offer(c);
 }
 
+static uint8_t *room_to_read(struct conn *c, size_t *ret_room)
+{
+    if (c->bulk && c->tls)
+        return buf_reserve_sealed(c->w->pool, ret_room);
+    return buf_reserve(c->w->pool, c->bulk, ret_room);
+}
+
 /* True: the chunk was filled, there may be more. */
 static bool read_some(struct conn *c)
 {
     size_t room;
-    uint8_t *p = buf_reserve(c->w->pool, c->bulk, &room);
+    uint8_t *p = room_to_read(c, &room);
     ssize_t n;
     do
         n = recv(c->fd, p, room, MSG_DONTWAIT);

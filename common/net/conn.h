@@ -75,7 +75,7 @@ void conn_set_note(struct conn *c, void *note, void (*drop)(void *note));
 must_check int conn_original(const struct conn *c, union addr *ret);
 /* Puts bytes that were taken back in front of what lies untaken; moves all of b. */
 void conn_untake(struct conn *c, struct buf *b);
-/* Large reads: bulk goes in 64 KiB chunks. */
+/* Large reads: bulk goes in 64 KiB chunks, 124 where there is TLS. */
 void conn_bulk(struct conn *c, bool on);
 /* I have output: fill() is called before the loop sleeps. */
 void conn_wake(struct conn *c);

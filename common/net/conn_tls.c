@@ -10,8 +10,8 @@
 
 enum {
     RECORD_BYTES = 16384,
-    BATCH_BYTES = 12 * CHUNK_BYTES, /* what was read in whole chunks goes as whole records */
-    FIRST_RECORD_BYTES = 4096,      /* while the peer's window is small: read before all has come */
+    BATCH_BYTES = 12 * RECORD_BYTES,
+    FIRST_RECORD_BYTES = 4096, /* while the peer's window is small: read before all has come */
     BURST_BYTES = 65536,
     BURST_ENDS_MS = 1000,
     MAX_REPLIES = 16384 /* answers to the peer's own control messages that it does not read */
@@ -28,6 +28,7 @@ struct conn_tls {
     size_t burst;           /* sent since the connection was last idle */
     enum shake state;
     bool heard;    /* something was decrypted */
+    bool lasting;  /* OpenSSL keeps its buffers, as they are */
     bool notified; /* our close_notify is made */
 };
 
@@ -86,6 +87,23 @@ static void begin(struct conn_tls *t, bool reserved)
     tls_wire_begin(&t->wire, reserved);
 }
 
+/* Between the records of one batch OpenSSL's buffers are neither given back nor wiped: the next one
+ * takes their place. */
+static void set_lasting(struct conn_tls *t, bool on)
+{
+    if (on == t->lasting)
+        return;
+    t->lasting = on;
+    if (on)
+        SSL_clear_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
+    else
+        SSL_set_mode(t->ssl, SSL_MODE_RELEASE_BUFFERS);
+    if (on && t->side.ctx->wipe)
+        SSL_clear_options(t->ssl, SSL_OP_CLEANSE_PLAINTEXT);
+    else if (t->side.ctx->wipe)
+        SSL_set_options(t->ssl, SSL_OP_CLEANSE_PLAINTEXT);
+}
+
 /* ---- cipher text on its way out */
 
 static void notify(struct conn_tls *t)
@@ -110,6 +128,7 @@ static bool encrypt(struct conn_tls *t)
             buf_peek(&t->plain, joined, n);
             p = joined;
         }
+        set_lasting(t, n < t->plain.len);
         begin(t, false);
         bool good = SSL_write_ex(t->ssl, p, n, &done) == 1 && done == n;
         tls_wire_end(&t->wire);
@@ -225,10 +244,21 @@ static void read_failed(struct conn *c, struct conn_tls *t)
     fail(c, t, WHY_TLS);
 }
 
+/* Will the next record be written over, in this very call of pull()?  Small ones may be control
+ * messages, behind which OpenSSL reads on by itself; in the middle of a body long ones are not. */
+static bool is_covered(const struct conn *c, const struct conn_tls *t, const struct buf *to)
+{
+    if (!c->bulk || SSL_has_pending(t->ssl) || SSL_rstate_string(t->ssl)[1] != 'H')
+        return false; /* the last two: in does not begin with a record */
+    size_t n = tls_wire_covered(&t->wire);
+    return n >= RECORD_BYTES / 2 && to->len + n < conn_read_bound(c);
+}
+
 /* True: there may be more. */
 static bool decrypt(struct conn *c, struct conn_tls *t, struct buf *to)
 {
     size_t room, n = 0;
+    set_lasting(t, is_covered(c, t, to));
     uint8_t *p = buf_reserve(c->w->pool, c->bulk, &room);
     begin(t, true);
     int done = SSL_read_ex(t->ssl, p, room, &n);

@@ -72,6 +72,8 @@ struct tls_client_rules {
     /* Both: they add up. */
     struct str never_pem; /* certificates whose keys prove nobody, neither as anchor nor within a
                              chain: our own authority's; empty: none */
+    struct str cert_pem;  /* who we are to servers that ask: chain from the leaf on, ... */
+    struct str key_pem;   /* ... and its key, as in tls_leaf_new(); both empty: nobody */
     unsigned sessions;    /* of so many names the last session is kept and offered; 0: of none */
     bool wipe;            /* OpenSSL's buffers keep no plain text */
     bool insecure;        /* no verification: load generator and tests only */

@@ -40,6 +40,20 @@ static const char *set_never(struct tls_ctx *ctx, struct str pem)
     return pem.n == 0 || ctx->never ? NULL : "there is no certificate of our own, or a broken one";
 }
 
+/* A server that asks is then answered without on_asked(). */
+static bool set_own(SSL_CTX *ssl, const struct tls_client_rules *rules, struct arena *a,
+                    struct str *ret_error)
+{
+    if (rules->cert_pem.n == 0 && rules->key_pem.n == 0)
+        return true;
+    struct tls_leaf *leaf = tls_leaf_new(rules->cert_pem, rules->key_pem, a, ret_error);
+    bool good = leaf && tls_leaf_use_always(leaf, ssl);
+    if (leaf && !good)
+        *ret_error = STR("the certificate of our own cannot be used");
+    tls_leaf_unref(leaf);
+    return good;
+}
+
 static bool is_never(const struct tls_ctx *ctx, const X509 *x)
 {
     for (int i = 0; i < sk_X509_num(ctx->never); i++)
@@ -116,6 +130,11 @@ struct tls_ctx *tls_client_new(const struct tls_client_rules *rules, struct aren
     fault = fault ? fault : set_never(ctx, rules->never_pem);
     if (fault)
         return tls_ctx_refuse(ctx, fault, a, ret_error);
+    if (!set_own(ctx->ssl, rules, a, ret_error)) {
+        ERR_clear_error();
+        tls_ctx_unref(ctx);
+        return NULL;
+    }
     if (ctx->verify)
         SSL_CTX_set_verify(ctx->ssl, SSL_VERIFY_PEER, on_verify);
     SSL_CTX_set_client_cert_cb(ctx->ssl, on_asked);

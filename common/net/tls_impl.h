@@ -24,6 +24,9 @@ void tls_wire_init(struct tls_wire *w, struct chunk_pool *pool);
 void tls_wire_begin(struct tls_wire *w, bool reserved);
 void tls_wire_end(struct tls_wire *w);
 void tls_wire_done(struct tls_wire *w);
+/* in begins with a record, and another one that is at least as long has come whole behind it: the
+ * length of the first.  Else 0. */
+size_t tls_wire_covered(const struct tls_wire *w);
 /* The method of such BIOs; their data is the wire. */
 BIO_METHOD *tls_wire_method(void);
 
@@ -100,6 +103,8 @@ void tls_sessions_drop(struct tls_sessions *s, const char *name);
 /* ---- tls_leaf.c */
 /* Gives the connection this certificate; false: OpenSSL refuses it. */
 bool tls_leaf_use(const struct tls_leaf *l, SSL *ssl);
+/* On all connections of a context that has not made any. */
+bool tls_leaf_use_always(const struct tls_leaf *l, SSL_CTX *ssl);
 /* All certificates of a text, in their order; NULL: none, or one is broken. */
 STACK_OF(X509) * tls_read_chain(struct str pem);
 

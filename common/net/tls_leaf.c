@@ -214,3 +214,8 @@ bool tls_leaf_use(const struct tls_leaf *l, SSL *ssl)
 {
     return SSL_use_cert_and_key(ssl, l->cert, l->key, l->chain, 1) == 1;
 }
+
+bool tls_leaf_use_always(const struct tls_leaf *l, SSL_CTX *ssl)
+{
+    return SSL_CTX_use_cert_and_key(ssl, l->cert, l->key, l->chain, 1) == 1;
+}

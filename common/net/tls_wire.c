@@ -3,6 +3,8 @@
  * it holds is bounded by whoever fills and empties the bufs. */
 #include "net/tls_impl.h"
 
+enum { SEALED_FROM = 8192 /* a record of this length is one of many */ };
+
 void tls_wire_init(struct tls_wire *w, struct chunk_pool *pool)
 {
     *w = (struct tls_wire){0};
@@ -37,6 +39,25 @@ void tls_wire_done(struct tls_wire *w)
     mem_free(w->late);
 }
 
+/* The length of the record that begins `at` bytes further on, its head included; 0: it is not here
+ * whole. */
+static size_t record_at(const struct tls_wire *w, size_t at)
+{
+    enum { HEAD = 5, LENGTH_AT = 3 };
+    uint8_t length[2];
+    if (w->in.len < at + HEAD)
+        return 0;
+    buf_peek_at(&w->in, at + LENGTH_AT, length, sizeof length);
+    size_t n = HEAD + ((size_t)length[0] << 8 | length[1]);
+    return w->in.len - at >= n ? n : 0;
+}
+
+size_t tls_wire_covered(const struct tls_wire *w)
+{
+    size_t n = record_at(w, 0);
+    return n > 0 && record_at(w, n) >= n ? n : 0;
+}
+
 static int wire_read(BIO *b, char *to, size_t n, size_t *ret_n)
 {
     struct tls_wire *w = BIO_get_data(b);
@@ -67,6 +88,10 @@ static int wire_write(BIO *b, const char *p, size_t n, size_t *ret_n)
     struct tls_wire *w = BIO_get_data(b);
     BIO_clear_retry_flags(b);
     *ret_n = n;
+    if (!w->reserved && n >= SEALED_FROM) {
+        buf_write_sealed(&w->out, p, n);
+        return 1;
+    }
     if (!w->reserved) {
         buf_write(&w->out, p, n);
         return 1;

@@ -68,6 +68,8 @@ static void line(struct exchange *x, uint64_t now)
     log_int(&l, "bytes_out", (int64_t)x->bytes_out);
     log_ms(&l, "duration_ms", now - x->t_start);
     log_ms(&l, "head_ms", between(x->t_start, x->t_head));
+    if (x->facts.turn > 0 || x->verdict.act == ACT_WAIT)
+        log_ms(&l, "decide_ms", between(x->t_head, x->t_decided));
     log_ms(&l, "dial_ms", between(x->t_decided, x->t_sent));
     log_ms(&l, "wait_ms", between(x->t_sent, x->t_answer));
     if (x->retried)

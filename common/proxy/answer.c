@@ -13,11 +13,12 @@ void answer_note_grpc(struct exchange *x, const struct http_head *h)
         x->grpc_status = (int)n;
 }
 
-/* False: the gate does not want it, and the exchange has failed. */
+/* False: the gate does not want it, and the exchange has failed, or is decided anew. */
 static bool ask_answer(struct exchange *x, const struct http_head *head, bool end,
                        struct answer *ret)
 {
-    bool body = !end && head->status >= 200 && head->protocol.n == 0;
+    bool final = head->status >= 200 || head->protocol.n > 0;
+    bool body = !end && final && head->protocol.n == 0;
     x->answering = true;
     x->facts.http_date = proxy_http_date(x->p);
     enum why why = x->p->rules.gate->answer(&x->facts, &x->verdict, head, end, &x->mem, ret);
@@ -26,7 +27,7 @@ static bool ask_answer(struct exchange *x, const struct http_head *head, bool en
         ret->filter->ops->free(ret->filter);
         ret->filter = NULL;
     }
-    if (why != WHY_OK)
+    if (why != WHY_OK && !(final && replay_again(x, why, STAGE_ANSWER)))
         exchange_fail(x, why, NULL);
     x->answering = false;
     return why == WHY_OK;
@@ -39,8 +40,10 @@ void answer_interim(struct exchange *x, const struct http_head *head)
     x->cont_sent |= head->status == 100;
     exchange_hold(x);
     upstream_wait(x);
-    if (!again && ask_answer(x, head, false, &answer))
-        x->down->ops->head(x->down, answer.head, false);
+    if (again || !ask_answer(x, head, false, &answer))
+        return;
+    x->hinted |= head->status != 100;
+    x->down->ops->head(x->down, answer.head, false);
 }
 
 void answer_final(struct exchange *x, const struct http_head *head, bool end)
@@ -51,6 +54,7 @@ void answer_final(struct exchange *x, const struct http_head *head, bool end)
     x->t_answer = worker_now_us(w);
     if (!ask_answer(x, head, end, &answer))
         return;
+    replay_forget(x);
     x->status = head->status;
     answer_note_grpc(x, head);
     x->tunnel = head->protocol.n > 0;

@@ -8,6 +8,8 @@ static enum stage stage_of(const struct exchange *x)
 {
     if (x->answering)
         return STAGE_ANSWER;
+    if (x->state == X_DECIDE)
+        return STAGE_DECIDE;
     if (x->state == X_DIAL)
         return STAGE_DIAL;
     return x->state == X_WAIT && !x->holding ? STAGE_WAIT : STAGE_REQUEST;
@@ -44,7 +46,8 @@ static struct http_head *refusal_head(struct exchange *x, const struct verdict *
                       .code = v->code,
                       .message = v->message,
                       .request_id = x->facts.request_id,
-                      .retry = v->retry};
+                      .retry = v->retry,
+                      .extra = v->extra};
     struct http_head *h = arena_zero(&x->mem, sizeof *h);
     reply_make(&r, x->request, arena_str(&x->mem, proxy_http_date(x->p)), &x->mem, h, ret_body);
     return h;
@@ -113,6 +116,8 @@ void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fa
     if (x->facts.request_id.n ==
         0) /* the head never came: nothing to judge, but an answer is owed */
         exchange_name(x);
-    x->p->rules.gate->failed(&x->facts, why, stage_of(x), fault, &x->mem, &v);
+    enum stage stage = stage_of(x);
+    wait_end(x, why);
+    x->p->rules.gate->failed(&x->facts, why, stage, fault, &x->mem, &v);
     exchange_reply(x, &v);
 }

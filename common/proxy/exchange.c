@@ -2,8 +2,6 @@
  * table of DESIGN 6: an event here is an operation there. */
 #include "proxy/exchange.h"
 
-#include "proxy/requestid.h"
-
 /* ---- states */
 
 /* The request's body has not left in full. */
@@ -15,6 +13,8 @@ static bool uploads(const struct exchange *x)
 static uint64_t deadline_ms(const struct exchange *x)
 {
     const struct proxy_rules *r = &x->p->rules;
+    if (x->state == X_DECIDE && x->verdict.wait_ms > 0)
+        return x->verdict.wait_ms;
     if (x->state == X_DIAL)
         return 0; /* the dial has the same deadline, and tells what it was waiting for */
     if (x->state == X_TUNNEL && (x->request_end || x->up_end))
@@ -47,10 +47,28 @@ void exchange_enter(struct exchange *x, enum xstate state)
     arm(x);
 }
 
+static void tell_moved(struct exchange *x)
+{
+    const struct proxy_rules *r = &x->p->rules;
+    if (x->verdict.act != ACT_FORWARD || x->deaf)
+        return;
+    x->moved_due_ms = x->since_ms + r->moved_ms;
+    struct facts f = exchange_facts(x, x->facts.snap);
+    r->gate->moved(x->p->w, &f, &x->verdict);
+}
+
 /* Lazy: a timer that fires early is armed for the rest. */
 void exchange_progress(struct exchange *x)
 {
     x->since_ms = worker_now(x->p->w);
+    if (x->since_ms >= x->moved_due_ms)
+        tell_moved(x);
+}
+
+/* What a client says meanwhile does not put off the end of a wait. */
+static uint64_t began_ms(const struct exchange *x)
+{
+    return x->state == X_DECIDE ? x->facts.asked_ms : x->since_ms;
 }
 
 static void on_deadline(struct timer *t)
@@ -59,8 +77,8 @@ static void on_deadline(struct timer *t)
     uint64_t ms = deadline_ms(x), now = worker_now(x->p->w);
     if (ms == 0)
         return;
-    if (now < x->since_ms + ms) {
-        timer_set(x->p->w, &x->timer, x->since_ms + ms - now);
+    if (now < began_ms(x) + ms) {
+        timer_set(x->p->w, &x->timer, began_ms(x) + ms - now);
         return;
     }
     if (x->state == X_HEAD) {
@@ -87,6 +105,14 @@ static void on_continue(struct timer *t)
         exchange_continue(x);
 }
 
+/* Many may wait for long: what has not been needed so far is given back, where that can be done. */
+void exchange_park(struct exchange *x)
+{
+    size_t used = arena_seal(&x->mem);
+    mem_cut(x, offsetof(struct exchange, first) + used);
+    exchange_hold(x);
+}
+
 void exchange_hold(struct exchange *x)
 {
     worker_hold(x->p->w, (ptrdiff_t)(x->mem.extra - x->held));
@@ -100,7 +126,7 @@ static void free_exchange(void *p)
     struct exchange *x = p;
     buf_clear(&x->pending);
     buf_clear(&x->replay);
-    buf_clear(&x->filtering.in);
+    filtering_empty(x);
     arena_done(&x->mem);
     mem_free(x);
 }
@@ -114,7 +140,9 @@ void exchange_check_over(struct exchange *x)
     filtering_drop(x);
     hold_ahead(x, 0);
     accesslog_end(x);
-    if (x->request && p->rules.gate->over)
+    x->facts.bytes_in = x->bytes_in;
+    x->facts.bytes_out = x->bytes_out;
+    if (x->judged && p->rules.gate->over)
         p->rules.gate->over(p->w, &x->facts, &x->verdict, x->why, x->status);
     list_del(&x->link);
     p->count[x->state]--;
@@ -134,66 +162,11 @@ struct http_stream *exchange_part(struct exchange *x)
 {
     struct http_stream *down = x->down;
     bulk_stop(x);
-    buf_clear(&x->filtering.in);
+    filtering_empty(x);
     x->down = NULL;
     x->client = NULL; /* its connection may go first */
     x->facts.client = NULL;
     return down;
-}
-
-void exchange_name(struct exchange *x)
-{
-    uint8_t random[16];
-    proxy_random(x->p, random);
-    x->facts.request_id = request_id(x->request, random, &x->mem);
-}
-
-static void make_facts(struct exchange *x, const struct http_head *head)
-{
-    struct worker *w = x->p->w;
-    x->request = head;
-    x->pin = pin_get(w);
-    x->facts = (struct facts){.snap = x->pin->snap,
-                              .tables = worker_get(w, SLOT_PRODUCT),
-                              .client = conn_info(x->client->session->conn),
-                              .head = head,
-                              .unix_s = worker_unix_s(w),
-                              .now_ms = worker_now(w),
-                              .draining = x->p->draining};
-    exchange_name(x);
-}
-
-/* True: this request is one too many (B7).  The product's own pages are answered all the same. */
-static bool too_many(struct exchange *x)
-{
-    struct session *s = x->client->session;
-    bool surplus = x->facts.client->surplus;
-    if (!surplus && !proxy_overloaded(x->p, !x->client->known))
-        return false;
-    counter_add(&x->p->metrics->overload, 1);
-    if (surplus || !s->many)
-        s->ops->drain(s); /* the connection ends with this answer */
-    return true;
-}
-
-static void decide(struct exchange *x)
-{
-    const struct gate *gate = x->p->rules.gate;
-    gate->decide(&x->facts, &x->mem, &x->verdict);
-    exchange_hold(x);
-    x->t_decided = worker_now_us(x->p->w);
-    gate->judged(x->p->w, &x->facts, &x->verdict, x->t_decided - x->t_head);
-    if (x->verdict.act != ACT_LOCAL && too_many(x)) {
-        exchange_fail(x, WHY_OVERLOAD, NULL);
-        return;
-    }
-    x->client->known = true;
-    if (x->verdict.act != ACT_FORWARD)
-        exchange_reply(x, &x->verdict);
-    else if (hold_wanted(x))
-        hold_begin(x);
-    else
-        upstream_begin(x);
 }
 
 static void down_head(void *user, struct http_head *head, bool end)
@@ -204,8 +177,7 @@ static void down_head(void *user, struct http_head *head, bool end)
         return; /* too late: the 408 is on its way */
     /* mostly it came whole: then another look at the clock tells nothing */
     x->t_head = worker_now(x->p->w) == x->since_ms ? x->t_start : worker_now_us(x->p->w);
-    make_facts(x, head);
-    decide(x);
+    exchange_asks(x, head);
 }
 
 /* Bytes nobody wants: dropped and credited, so that nothing stalls. */
@@ -232,7 +204,7 @@ static void down_data(void *user, struct buf *b)
         tunnel_look(x, false);
         return;
     }
-    if (x->deaf || (!x->up && !x->dial)) {
+    if (x->deaf || (!x->up && !x->dial && x->state != X_DECIDE)) {
         swallow(x, b);
         if (x->tunnel && x->deaf && x->unsent == 0)
             exchange_abort(x, WHY_ORIGIN_GONE); /* it goes nowhere, and all there was has left */
@@ -250,7 +222,7 @@ static void down_end(void *user, struct http_head *trailers)
     struct exchange *x = user;
     x->request_end = true;
     if (!x->deaf)
-        x->trailers = exchange_trailers(x, trailers, true);
+        x->trailers = trailers;
     exchange_hold(x);
     exchange_progress(x);
     if (x->state == X_TUNNEL)
@@ -265,7 +237,8 @@ static void down_end(void *user, struct http_head *trailers)
     }
     if (x->up && !x->deaf) {
         x->request_passed = true;
-        x->up->ops->end(x->up, x->trailers);
+        x->up->ops->end(x->up, exchange_trailers(x, trailers, true));
+        exchange_hold(x);
     }
 }
 
@@ -275,7 +248,7 @@ static void down_sent(void *user, size_t n)
     x->bytes_out += n;
     x->unsent -= n;
     exchange_progress(x);
-    if (x->filtering.on) {
+    if (x->filtering) {
         filtering_sent(x);
         return;
     }
@@ -323,12 +296,12 @@ void exchange_accept(void *user, struct session *s, struct http_stream *down)
     x->down_h2 = s->many;
     x->down_bytes = s->bytes;
     x->grpc_status = -1;
+    x->moved_due_ms = UINT64_MAX;
     x->bulk_down.down = true;
     x->t_start = worker_now_us(p->w);
     worker_arena(p->w, &x->mem, x->first, sizeof x->first);
     buf_init(&x->pending, worker_pool(p->w));
     buf_init(&x->replay, worker_pool(p->w));
-    buf_init(&x->filtering.in, worker_pool(p->w));
     timer_init(&x->timer, on_deadline);
     timer_init(&x->cont, on_continue);
     list_init(&x->link);

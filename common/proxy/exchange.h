@@ -8,6 +8,7 @@
 #define PROXY_EXCHANGE_H
 
 #include "base/list.h"
+#include "http/window.h"
 #include "net/worker.h"
 #include "proxy/proxy.h"
 
@@ -27,9 +28,12 @@ struct client {
     bool known; /* a request of it was taken: the next one is served nearer to the memory cap */
 };
 
+struct waits;
+
 struct proxy {
     struct worker *w;
     struct proxy_rules rules;
+    struct waits *waits;
     struct origins *origins;
     struct list openings, clients;
     unsigned nclients; /* of both */
@@ -58,12 +62,19 @@ struct bulk {
 
 /* The answer's body on its way through a filter of the gate's: see filtering.c. */
 struct filtering {
-    bool on;                          /* there is one, or was */
     bool again;                       /* it has more to do when there is room */
     struct filter *filter;            /* until it is done */
     struct buf in;                    /* what the origin sent, not taken yet */
     const struct http_head *trailers; /* of the answer, until the filter is done */
     enum why cut;                     /* the origin was lost; what it said before leaves first */
+    struct window window;             /* how much of what it made may wait for the client */
+    size_t unsent;                    /* the exchange's, as it was last seen here */
+};
+
+/* What a waiting exchange has in the line of its key: see wait.c. */
+struct waiter {
+    struct list link;
+    struct wait_line *line; /* NULL: it does not wait */
 };
 
 /* gate->look(): no byte of the client leaves while it is anything but NONE. */
@@ -85,16 +96,20 @@ struct exchange {
     struct timer timer, cont; /* cont: until we ask for the body; of a tunnel: until look() is told
                                  of the silence */
     struct bulk bulk_up, bulk_down;
-    struct filtering filtering;
-    uint64_t since_ms; /* entry into the state, or the last progress */
+    struct filtering *filtering; /* in the arena; NULL: there is none, nor was there */
+    struct waiter waiter;
+    uint64_t since_ms;     /* entry into the state, or the last progress */
+    uint64_t moved_due_ms; /* gate->moved() is told of what moves from then on; UINT64_MAX: of
+                              nothing */
     uint64_t t_start, t_head, t_decided, t_dial, t_sent, t_answer; /* µs */
     struct facts facts;
     struct verdict verdict;
     const struct http_head *request;  /* as it came */
-    const struct http_head *trailers; /* of the request, waiting for the origin */
+    const struct http_head *trailers; /* of the request, as they came */
     struct buf pending;     /* request body, while there is no origin yet, held() or look() */
     uint64_t look_until_ms; /* 0: nothing came yet to be looked at */
-    struct buf replay;      /* what was sent on a reused connection, to be sent again (8.4) */
+    struct buf replay;      /* what was sent, to be sent again: see replay.c */
+    size_t keep;            /* verdict.keep while again() may be asked; else 0 */
     size_t owed;            /* given to up, not sent: credit for the client */
     size_t recredit; /* of pending and owed, in front: credited before, since it was held, or sent
                         on the connection that died */
@@ -115,7 +130,10 @@ struct exchange {
     bool answering : 1;  /* gate->answer() is asked, or has refused */
     bool reused : 1;
     bool retried : 1;
-    bool keep_replay : 1;
+    bool keep_replay : 1; /* replay has all that was sent on this connection */
+    bool judged : 1;
+    bool again : 1;  /* gate->again() was asked */
+    bool hinted : 1; /* an interim head that is no 100 went down */
     bool tunnel : 1;
     bool deaf : 1; /* the answer is ours, or the origin lost: what the client still sends is thrown
                       away */
@@ -127,6 +145,8 @@ struct exchange {
 
 /* exchange.c */
 void exchange_accept(void *client, struct session *s, struct http_stream *down);
+/* It will take nothing from its arena for a while. */
+void exchange_park(struct exchange *x);
 void exchange_enter(struct exchange *x, enum xstate state);
 void exchange_progress(struct exchange *x);
 /* The client's stream is dead, or will be; what it was. */
@@ -135,6 +155,14 @@ struct http_stream *exchange_part(struct exchange *x);
 void exchange_hold(struct exchange *x);
 /* Both sides are gone: the line, the counters, the grave. */
 void exchange_check_over(struct exchange *x);
+
+/* decide.c */
+/* Its head has come: asks the gate, and does what it says. */
+void exchange_asks(struct exchange *x, const struct http_head *head);
+/* The same once more: x may wait, be forwarded, or be over then.  told: see struct facts. */
+void exchange_decide(struct exchange *x, const void *told);
+/* The verdict is none to wait: goes on as it says. */
+void exchange_judge(struct exchange *x);
 
 /* bulk.c */
 /* So many bytes have just left in this direction: may the rest go through a pipe? */
@@ -162,7 +190,8 @@ void filtering_sent(struct exchange *x);
 /* The origin is gone before its end.  True: something of what it said is still to be sent, and the
  * client is cut after it. */
 bool filtering_lost(struct exchange *x, enum why why);
-/* Frees the filter; fine where there is none. */
+/* What was not taken yet is not wanted; and frees the filter.  Fine where there is none. */
+void filtering_empty(struct exchange *x);
 void filtering_drop(struct exchange *x);
 
 /* hold.c: verdict.hold */
@@ -175,16 +204,43 @@ void hold_ahead(struct exchange *x, size_t n);
 void hold_data(struct exchange *x, struct buf *b);
 void hold_end(struct exchange *x);
 
+/* wait.c: ACT_WAIT */
+struct waits *waits_new(struct proxy *p);
+/* Nobody may wait. */
+void waits_free(struct waits *s);
+/* As the verdict says; x may be answered then. */
+void wait_begin(struct exchange *x);
+/* It waits no more; fine where it does not. */
+void wait_end(struct exchange *x, enum why why);
+
+/* replay.c: what goes a second time */
+/* The request is about to be sent on a connection. */
+void replay_begin(struct exchange *x);
+/* b is about to be sent. */
+void replay_keep(struct exchange *x, const struct buf *b);
+/* Some of what was sent has left. */
+void replay_left(struct exchange *x);
+/* The origin has said something; and the gate took its final head. */
+void replay_spoke(struct exchange *x);
+void replay_forget(struct exchange *x);
+/* The connection is lost.  True: x is sent on another one (contract ingress 8.4). */
+bool replay_retry(struct exchange *x, enum why why);
+/* True: x was decided anew (gate->again()), and may be over. */
+bool replay_again(struct exchange *x, enum why why, enum stage stage);
+
 /* upstream.c: the origin's side */
 /* Forwards what was decided, and held. */
 void upstream_begin(struct exchange *x);
-/* Gets a connection, kept or new. */
+/* Gets a connection, kept or new; and one that was not there before, for a second try. */
 void upstream_connect(struct exchange *x);
+void upstream_redial(struct exchange *x);
 /* All that the client has said is with the origin: its answer is waited for. */
 void upstream_wait(struct exchange *x);
 /* Passes bytes of the request on: moves all of b. */
 void upstream_send(struct exchange *x, struct buf *b);
-/* The origin's side ends: cancels stream or dial, gives the client its credit. */
+/* Cancels stream or dial and leaves the pool; what the client has said stays. */
+void upstream_leave(struct exchange *x, enum why why);
+/* The origin's side ends, or the wait for it; gives the client its credit. */
 void upstream_drop(struct exchange *x, enum why why);
 
 /* tunnel.c: verdict.raw */
@@ -228,6 +284,8 @@ void proxy_random(struct proxy *p, uint8_t out[16]);
 /* Memory (B7): above 7/8 of the cap the first request of a connection (fresh) is refused and idle
  * origin connections go, above the cap every new request is. */
 bool proxy_overloaded(struct proxy *p, bool fresh);
+/* Above 7/8 of the cap; nothing is done about it. */
+bool proxy_crowded(const struct proxy *p);
 void proxy_check_drained(struct proxy *p);
 /* The id of this exchange: the client's if it is a good one, else a new one (contract ingress 6.2).
  */

@@ -2,8 +2,9 @@
  * an answer, an ending.
  *
  * decide, allow_addr, peer, answer, trailers, failed and describe are pure: they read their
- * arguments, allocate from the arena, and do nothing else.  So a decision is a test vector. judged,
- * dialled and over are told what came of it and keep the product's own counts. */
+ * arguments, allocate from the arena, and do nothing else.  So a decision is a test vector. wait,
+ * admit and again act for the product; judged, dialled, moved, waited and over are told what came
+ * of it and keep the product's own counts. */
 #ifndef PROXY_GATE_H
 #define PROXY_GATE_H
 
@@ -32,17 +33,25 @@ struct facts {
     const struct conn_info *origin_info; /* of that connection; NULL with it */
     struct str fault; /* in failed(): what the connection said, e.g. "certificate has expired"
                          (dial_fault(), conn_info.fault); empty: nothing.  Static text */
+    uint64_t bytes_in, bytes_out; /* in over() only: of bodies and tunnels */
+    unsigned turn; /* how often this request was decided before: it has waited, or goes again() */
+    uint64_t asked_ms; /* when its last wait began; 0: it has not waited.  What was learned since is
+                          fresh enough for it */
+    const void *told;  /* after a wait: what proxy_resume() was given, lent for this decide(), and
+                          for the waited() before it */
 };
 
 enum act {
     ACT_FORWARD,
     ACT_REPLY, /* a refusal in the client's preferred form (reply.h) */
+    ACT_WAIT,  /* somebody has to be asked first: gate->wait(); then it is decided anew */
     ACT_LOCAL  /* an answer of the product's own, byte for byte */
 };
 
 /* Where an exchange was when it failed. */
 enum stage {
     STAGE_REQUEST, /* also while its body is held */
+    STAGE_DECIDE,  /* waiting (ACT_WAIT) */
     STAGE_DIAL,
     STAGE_WAIT,
     STAGE_ANSWER /* answer() did not want it */
@@ -54,6 +63,7 @@ struct verdict {
     int status;
     struct str code, message;      /* REPLY */
     bool retry;                    /* REPLY: Retry-After: 1 */
+    const struct field *extra;     /* REPLY: one more field of its head; NULL: none */
     struct str body, content_type; /* LOCAL */
     bool no_store;                 /* LOCAL */
     struct dial_to to;             /* FORWARD */
@@ -68,9 +78,15 @@ struct verdict {
                   with PASS that is done, and if it fails the tunnel is cut */
     size_t hold; /* FORWARD of a request with a body: nothing is dialled or sent until it is whole,
                     or longer than so many bytes; then held().  0: nothing is held */
+    size_t keep; /* FORWARD: so many bytes of the request's body are kept beside what is sent, until
+                    answer() has taken the final head, so that again() can be asked; a longer body
+                    is not kept, and again() is not asked then.  It does not hold the body up */
+    struct str key;               /* WAIT: what is waited for, as proxy_resume() will call it */
+    uint64_t wait_ms;             /* WAIT: how long at most; 0: the deadline of the state DECIDE */
     struct str pool;              /* connections are shared only inside one pool */
     const struct http_head *head; /* what to send on */
     const void *note;             /* the product's own, for answer and describe */
+    void *place; /* what admit() took; stays with the request, whatever verdict replaces this one */
 };
 
 /* How a client's connection begins. */
@@ -96,6 +112,7 @@ enum glance {
 struct gate {
     /* NULL: all begin with a request. */
     struct begin (*begin)(const struct snapshot *snap, const struct conn_info *client);
+    /* *ret is all zero, or with f->turn > 0 what it was before. */
     void (*decide)(const struct facts *f, struct arena *a, struct verdict *ret);
     /* WHY_OK, or why this address is not dialled. */
     enum why (*allow_addr)(const struct facts *f, const struct verdict *v,
@@ -141,15 +158,41 @@ struct gate {
      * ends the exchange with it.  f->client may be NULL.  NULL: all may; else allow_addr() too is
      * asked under the snapshot in force. */
     enum why (*recheck)(const struct facts *f, const struct verdict *v);
-    /* Once per request, when decided. */
+    /* After ACT_WAIT: begins to ask.  first: nobody else on this worker waits for that key and has
+     * not been told.  False: it cannot, and has made v a REPLY.  What a note of WAIT owns is taken
+     * here at the earliest.  NULL where no verdict waits. */
+    bool (*wait)(struct worker *w, const struct facts *f, bool first, struct arena *a,
+                 struct verdict *v);
+    /* Once for each wait() that was true, when that wait is over: OK: it is decided anew next; else
+     * why not (DEADLINE, then failed() with STAGE_DECIDE answers; CLIENT_GONE, DRAIN, ...), and the
+     * last that is heard of v.  f is of now; f->client may be NULL.  NULL: nobody asks. */
+    void (*waited)(struct worker *w, const struct facts *f, const struct verdict *v, enum why why);
+    /* The last step before a request goes on, and the only one of deciding with effects: takes what
+     * it needs (a place in a count) and leaves it in v->place, to be given back in over(), or makes
+     * v a REPLY.  At most once per request: of one that goes again() not again, what it took stays.
+     * judged(), and so over(), follow whatever it did.  NULL: nothing to take. */
+    void (*admit)(struct worker *w, const struct facts *f, struct arena *a, struct verdict *v);
+    /* The origin could not be connected to (STAGE_DIAL; DIAL, DNS, TLS or DEADLINE), or answer()
+     * did not want its final head (STAGE_ANSWER, nothing has gone down but a 100): true: decide()
+     * is asked anew, once.  Only while all of the request is still at hand: always at STAGE_DIAL,
+     * at STAGE_ANSWER without a body or as far as it was kept (verdict.keep); never of one that was
+     * held.  NULL: never. */
+    bool (*again)(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
+                  enum stage stage);
+    /* Bytes have moved, and it was judged, or this was told last, at least proxy_rules.moved_ms
+     * ago; while a request goes on.  f is of now; f->client may be NULL.  NULL: nobody asks. */
+    void (*moved)(struct worker *w, const struct facts *f, const struct verdict *v);
+    /* Once per request, when decided: not for WAIT, and of one that goes again() not again. */
     void (*judged)(struct worker *w, const struct facts *f, const struct verdict *v,
                    uint64_t took_us);
     /* Once per connect to an origin: errno of the failure, 0 for none; CLIENT_GONE: given up before
      * it had an end. */
     void (*dialled)(struct worker *w, const struct verdict *v, enum why why, int error, bool tunnel,
                     uint64_t took_us);
-    /* Once per request that was judged, at its very end: what the note owns is to be freed. status:
-     * of the final head that went down, 0: none.  f->client is NULL.  NULL: nobody asks. */
+    /* Once per request that was judged, at its very end: what the note owns is to be freed, and
+     * v->place given back.  v is the last verdict of decide(), also a WAIT where a request went
+     * again() and got no further.  status: of the final head that went down, 0: none.  f->client is
+     * NULL.  NULL: nobody asks. */
     void (*over)(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
                  int status);
     struct str brand;       /* stands before the message of a refusal */

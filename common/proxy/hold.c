@@ -18,7 +18,8 @@ void hold_ahead(struct exchange *x, size_t n)
 bool hold_wanted(const struct exchange *x)
 {
     const struct verdict *v = &x->verdict; /* whose head may ask for less than the client's */
-    return v->hold > 0 && !v->raw && !x->request_end && v->head->protocol.n == 0;
+    bool body = !x->request_end || x->pending.len > 0; /* it may have come while it waited */
+    return v->hold > 0 && !v->raw && body && v->head->protocol.n == 0;
 }
 
 static void ask(struct exchange *x, bool whole)
@@ -26,7 +27,9 @@ static void ask(struct exchange *x, bool whole)
     const struct verdict *v = &x->verdict;
     assert(x->p->rules.gate->held);
     x->holding = false;
+    void *place = v->place;
     x->p->rules.gate->held(&x->facts, &x->verdict, &x->pending, whole, &x->mem);
+    x->verdict.place = place;
     exchange_hold(x);
     hold_ahead(x, x->pending.len);
     if (v->act != ACT_FORWARD) {
@@ -35,6 +38,21 @@ static void ask(struct exchange *x, bool whole)
     }
     assert(!whole || v->head->length < 0 || (uint64_t)v->head->length == x->pending.len);
     upstream_begin(x);
+}
+
+/* What is pending may have come at any time before. */
+static void look_at_all(struct exchange *x)
+{
+    size_t n = x->pending.len - x->recredit;
+    hold_ahead(x, x->pending.len);
+    if (n > 0)
+        x->down->ops->credit(x->down, n);
+    if (proxy_overloaded(x->p, false) || x->p->ahead > AHEAD_MOST)
+        exchange_fail(x, WHY_OVERLOAD, NULL);
+    else if (x->pending.len > x->verdict.hold)
+        ask(x, false);
+    else if (x->request_end)
+        ask(x, true);
 }
 
 void hold_begin(struct exchange *x)
@@ -46,20 +64,16 @@ void hold_begin(struct exchange *x)
     }
     x->holding = true;
     exchange_enter(x, X_WAIT); /* with the deadline of an upload */
-    if (x->request->expect_continue)
+    if (x->request->expect_continue && !x->request_end)
         exchange_continue(x);
+    if (x->pending.len > 0)
+        look_at_all(x);
 }
 
 void hold_data(struct exchange *x, struct buf *b)
 {
-    size_t n = b->len;
     buf_queue(&x->pending, b);
-    hold_ahead(x, x->recredit + n);
-    x->down->ops->credit(x->down, n);
-    if (proxy_overloaded(x->p, false) || x->p->ahead > AHEAD_MOST)
-        exchange_fail(x, WHY_OVERLOAD, NULL);
-    else if (x->pending.len > x->verdict.hold)
-        ask(x, false);
+    look_at_all(x);
 }
 
 void hold_end(struct exchange *x)

@@ -112,15 +112,20 @@ void proxy_take(struct proxy *p, struct conn *conn, enum proxy_taken as, struct 
     c->session = raw_start(p->w, conn, true, authority, &p->rules.client, &session_events, c);
 }
 
+bool proxy_crowded(const struct proxy *p)
+{
+    return p->rules.max_memory > 0 && worker_held(p->w) > p->rules.max_memory / 8 * 7;
+}
+
 /* Listeners go on accepting: who waits in a queue is not refused, and a health page that is not
  * answered ends the process. */
 bool proxy_overloaded(struct proxy *p, bool fresh)
 {
-    size_t cap = p->rules.max_memory, now = worker_held(p->w);
-    if (cap == 0 || now <= cap / 8 * 7)
+    size_t now = worker_held(p->w);
+    if (!proxy_crowded(p))
         return false;
     origin_trim(p->origins, origin_idle(p->origins));
-    return fresh || now > cap;
+    return fresh || now > p->rules.max_memory;
 }
 
 /* ---- small things exchanges need */
@@ -158,6 +163,7 @@ struct proxy *proxy_new(struct worker *w, const struct proxy_rules *rules)
     p->rules.origin.max_memory = rules->max_memory;
     p->rules.pools.limits = &p->rules.origin;
     p->origins = origins_new(w, &p->rules.pools);
+    p->waits = waits_new(p);
     p->metrics = mem_new(sizeof *p->metrics);
     list_init(&p->openings);
     list_init(&p->clients);
@@ -191,6 +197,7 @@ void proxy_free(struct proxy *p)
     timer_clear(p->w, &p->ebb); /* set also where there was no listener */
     timer_clear(p->w, &p->late);
     worker_set(p->w, SLOT_PROXY, NULL);
+    waits_free(p->waits);
     origins_free(p->origins);
     free_histograms(&p->metrics->requests);
     mem_free(p->metrics);

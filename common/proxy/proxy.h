@@ -10,6 +10,7 @@
 /* Every state has a list (its length is a gauge) and a deadline (its passing is an ending). */
 #define XSTATE_MAP(X)                        \
     X(HEAD, "head", head_timeout)            \
+    X(DECIDE, "decide", decide_timeout)      \
     X(DIAL, "dial", connect_timeout)         \
     X(WAIT, "wait", response_timeout)        \
     X(BODY, "body", idle_timeout)            \
@@ -48,6 +49,7 @@ struct proxy_rules {
     struct origin_rules pools;
     uint64_t timeout_ms[XSTATES];
     uint64_t half_close_ms;
+    uint64_t moved_ms; /* between two calls of gate->moved(); 0: none */
     uint64_t look_ms;  /* how long a client may keep silent before gate->look() is told so */
     size_t max_memory; /* of this worker; 0: no cap */
 };
@@ -70,6 +72,12 @@ void proxy_take(struct proxy *p, struct conn *conn, enum proxy_taken as, struct 
 /* A new snapshot is in force on this worker: gate->recheck() about each exchange that was
  * forwarded, and idle connections to origins go. */
 void proxy_recheck(struct proxy *p);
+/* On the worker's loop, within anything: what `key` (lent) stands for is known now.  Each exchange
+ * that waits for it by now is decided anew, in its turn and not within this call, with facts.told =
+ * told; the next that waits for it is the first again.  told is kept until drop(told), once, which
+ * comes within this call where nobody waits; drop NULL: nothing is to be dropped, told outlives the
+ * worker's loop or is NULL. */
+void proxy_resume(struct proxy *p, struct str key, void *told, void (*drop)(void *told));
 /* Listeners that a drain stops. */
 void proxy_add_listener(struct proxy *p, struct listener *l);
 

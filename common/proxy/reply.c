@@ -215,7 +215,7 @@ static struct str body_of(const struct reply *r, enum reply_form form,
 void reply_make(const struct reply *r, const struct http_head *request, struct str http_date,
                 struct arena *a, struct http_head *ret_head, struct str *ret_body)
 {
-    enum { MAX_FIELDS = 6 };
+    enum { MAX_FIELDS = 7 };
     enum reply_form form = reply_form(request);
     *ret_body = body_of(r, form, request, a);
     *ret_head = (struct http_head){
@@ -233,4 +233,6 @@ void reply_make(const struct reply *r, const struct http_head *request, struct s
         head_add(ret_head, STR("X-Request-Id"), r->request_id);
     if (http_date.n)
         head_add(ret_head, STR("Date"), http_date);
+    if (r->extra)
+        head_add(ret_head, r->extra->name, r->extra->value);
 }

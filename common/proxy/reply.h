@@ -11,7 +11,8 @@ struct reply {
     struct str code;    /* for programs: "sandbox_not_found" */
     struct str message; /* for people, without the brand */
     struct str request_id;
-    bool retry; /* Retry-After: 1; a page for a GET loads itself again */
+    bool retry;                /* Retry-After: 1; a page for a GET loads itself again */
+    const struct field *extra; /* one more field of its head; NULL: none */
 };
 
 enum reply_form { REPLY_TEXT, REPLY_JSON, REPLY_HTML };

@@ -1,6 +1,5 @@
-/* upstream.c — the origin's side of an exchange: a pooled or a new connection, the answer, and the
- * one retry that is safe (contract ingress 8.4): on another connection, when a reused one died
- * without a byte of an answer. */
+/* upstream.c — the origin's side of an exchange: a pooled or a new connection, the request on it,
+ * and the events of the answer. */
 #include "proxy/exchange.h"
 
 #include <assert.h>
@@ -18,21 +17,9 @@ void upstream_wait(struct exchange *x)
         timer_set(x->p->w, &x->cont, CONTINUE_MS);
 }
 
-static void keep_for_replay(struct exchange *x, const struct buf *b)
-{
-    if (!x->keep_replay)
-        return;
-    if (x->replay.len + b->len > REPLAY_BYTES) {
-        x->keep_replay = false;
-        buf_clear(&x->replay);
-        return;
-    }
-    buf_share(&x->replay, b);
-}
-
 void upstream_send(struct exchange *x, struct buf *b)
 {
-    keep_for_replay(x, b);
+    replay_keep(x, b);
     x->owed += b->len;
     x->up->ops->data(x->up, b);
 }
@@ -63,9 +50,10 @@ static void send_request(struct exchange *x, bool reused)
 {
     struct http_stream *s = x->up;
     x->reused = reused;
-    x->keep_replay = !x->retried && x->verdict.head->protocol.n == 0;
+    replay_begin(x);
     x->t_sent = reused ? x->t_decided : worker_now_us(x->p->w);
-    bool whole = x->request_end && x->pending.len == 0 && !x->trailers;
+    const struct http_head *trailers = exchange_trailers(x, x->trailers, true);
+    bool whole = x->request_end && x->pending.len == 0 && !trailers;
     bool bodyless = whole && x->request->length <= 0 && x->bytes_in == 0;
     s->ops->head(s, x->verdict.head, bodyless);
     if (x->pending.len > 0)
@@ -73,7 +61,7 @@ static void send_request(struct exchange *x, bool reused)
     if (x->request_end) {
         x->request_passed = true;
         if (!bodyless)
-            s->ops->end(s, x->trailers);
+            s->ops->end(s, trailers);
     }
     upstream_wait(x);
 }
@@ -104,7 +92,7 @@ static void on_origin(void *user, const struct origin_got *got, enum why why)
     struct exchange *x = user;
     x->facts.fault = origin_dial_fault(x->dial);
     x->dial = NULL;
-    if (!got && offer_h2(x, why))
+    if (!got && (offer_h2(x, why) || replay_again(x, why, STAGE_DIAL)))
         return;
     if (got) {
         attach(x, got);
@@ -163,10 +151,18 @@ static struct origin_want want_of(const struct exchange *x)
     return want;
 }
 
+void upstream_redial(struct exchange *x)
+{
+    struct origin_want want = want_of(x);
+    want.anew = true;
+    upstream_dial(x, &want);
+}
+
 static void on_pool_ended(struct origin_user *u)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
-    exchange_fail(x, WHY_REVOKED, NULL);
+    if (!replay_again(x, WHY_REVOKED, x->dial ? STAGE_DIAL : STAGE_WAIT))
+        exchange_fail(x, WHY_REVOKED, NULL);
 }
 
 void upstream_begin(struct exchange *x)
@@ -200,46 +196,12 @@ void upstream_connect(struct exchange *x)
     send_request(x, true);
 }
 
-/* ---- the retry */
-
-/* REFUSED: the origin has not begun with it, so that it does not matter what it is. */
-static bool may_retry(const struct exchange *x, enum why why)
-{
-    if (x->retried || x->up_spoke || x->tunnel || !x->down)
-        return false;
-    if (x->bytes_in > 0 && !x->keep_replay)
-        return false;
-    return why == WHY_REFUSED || (why == WHY_ORIGIN_GONE && x->reused && x->request->idempotent);
-}
-
-static void forget_replay(struct exchange *x)
-{
-    x->keep_replay = false;
-    buf_clear(&x->replay);
-}
-
-/* The body so far goes again; what the client was credited for is not credited a second time. */
-static void retry(struct exchange *x)
-{
-    counter_add(&x->p->metrics->retries, 1);
-    x->retried = true;
-    x->keep_replay = false;
-    x->request_passed = false;
-    hold_ahead(x, x->recredit + x->replay.len - x->owed);
-    x->owed = 0;
-    buf_move_all(&x->pending, &x->replay);
-    struct origin_want want = want_of(x);
-    want.anew = true;
-    upstream_dial(x, &want);
-}
-
 /* ---- events of the origin's side */
 
 static void up_head(void *user, struct http_head *head, bool end)
 {
     struct exchange *x = user;
-    x->up_spoke = true;
-    forget_replay(x);
+    replay_spoke(x);
     if (!x->down)
         return;
     if (head->status < 200 && head->protocol.n == 0)
@@ -258,7 +220,7 @@ static void up_data(void *user, struct buf *b)
         x->up->ops->credit(x->up, n);
         return;
     }
-    if (x->filtering.on) {
+    if (x->filtering) {
         filtering_data(x, b);
         return;
     }
@@ -275,7 +237,7 @@ static void up_end(void *user, struct http_head *trailers)
     const struct http_head *out = x->down ? exchange_trailers(x, trailers, false) : NULL;
     exchange_hold(x);
     exchange_progress(x);
-    if (x->filtering.on)
+    if (x->filtering)
         filtering_end(x, out);
     else if (x->down)
         x->down->ops->end(x->down, out);
@@ -297,8 +259,7 @@ static void up_sent(void *user, size_t n)
     struct exchange *x = user;
     assert(n <= x->owed);
     x->owed -= n;
-    if (!x->reused && !x->up_h2)
-        forget_replay(x); /* its head has left: this connection cannot refuse it any more */
+    replay_left(x);
     exchange_progress(x);
     credit_client(x, n);
     bulk_try(x, &x->bulk_up, n);
@@ -322,10 +283,8 @@ static void up_closed(void *user, enum why why)
     x->up_spoke |= x->up->spoke; /* part of a head is an answer too */
     x->facts.fault = x->facts.origin_info->fault;
     detach(x);
-    if (may_retry(x, why)) {
-        retry(x);
+    if (replay_retry(x, why))
         return;
-    }
     upstream_drop(x, why);
     if (half_lost(x, why) && x->unsent > 0) {
         x->deaf = true;
@@ -348,22 +307,27 @@ static void up_closed(void *user, enum why why)
 static const struct http_events up_events = {up_head, up_data,  up_end,
                                              up_sent, up_fault, up_closed};
 
-void upstream_drop(struct exchange *x, enum why why)
+void upstream_leave(struct exchange *x, enum why why)
 {
     struct http_stream *up = x->up;
     struct origin_dial *dial = x->dial;
     detach(x);
     x->dial = NULL;
-    x->holding = false;
     if (up)
         up->ops->cancel(up, why);
     for (unsigned n = dial ? origin_dial_cancel(dial) : 0; n > 0; n--)
         on_dialled(x, WHY_CLIENT_GONE, 0, worker_now_us(x->p->w) - x->t_dial);
     origin_leave(x->p->origins, &x->pool);
+}
+
+void upstream_drop(struct exchange *x, enum why why)
+{
+    wait_end(x, why);
+    x->holding = false;
+    upstream_leave(x, why);
     size_t held = x->owed + x->pending.len;
     x->owed = 0;
     buf_clear(&x->pending);
-    buf_clear(&x->replay);
-    x->keep_replay = false;
+    replay_forget(x);
     credit_client(x, held);
 }

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "harness/mischief.h"
 
-enum { STEPS = 20000, TAPE_BYTES = 700 };
+enum { STEPS = 40000, TAPE_BYTES = 700 };
 
 static uint64_t random_next(uint64_t *state)
 {
@@ -48,14 +48,15 @@ static void whatever_the_peers_do_the_laws_hold_and_everything_ends(void **state
         if (only)
             break;
     }
-    print_message(
-        "%u steps, %u requests, %u answers, %u of ours, %u retries, %u tunnels, %u lines\n",
-        sum.steps, sum.requests, sum.answers, sum.own_answers, sum.retries, sum.tunnels, sum.lines);
+    print_message("%u steps, %u requests, %u answers, %u of ours, %u retries, %u again, %u "
+                  "tunnels, %u lines\n",
+                  sum.steps, sum.requests, sum.answers, sum.own_answers, sum.retries, sum.again,
+                  sum.tunnels, sum.lines);
     if (only || steps < STEPS)
         return;
     /* it was a play, not a standstill */
     assert_true(sum.answers > sum.steps / 100 && sum.own_answers > sum.steps / 200);
-    assert_true(sum.retries > 0 && sum.tunnels > 0);
+    assert_true(sum.retries > 0 && sum.tunnels > 0 && sum.again > 0);
 }
 
 int main(void)

@@ -83,7 +83,7 @@ class Gateway:
         raise Failed(f"the gateway does not start: {self.stderr()[-1500:]} {self.stdout()[-1500:]}")
 
     def spawn(self, extra=()):
-        argv = [self.lab.program, *extra, f"--routes={self.routes_file}"]
+        argv = [self.lab.program, *extra, *self.source()]
         if not any(f.startswith("--workers") for f in self.flags):
             argv.append(f"--workers={self.lab.workers}")
         argv += self.flags
@@ -98,6 +98,11 @@ class Gateway:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
         with open(self.out, "ab") as out, open(self.err, "ab") as err:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, preexec_fn=child)
+
+    def source(self):
+        """The flag with the routes file, unless the flags name another provider."""
+        other = any(f.startswith("--provider-type") for f in self.flags)
+        return [] if other else [f"--routes={self.routes_file}"]
 
     def says_ready(self):
         try:

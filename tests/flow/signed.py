@@ -1,6 +1,7 @@
-"""Signatures of contract 4.4 for the flow tests, made here from the text of the contract and not with the gateway's code."""
+"""Signatures of contract 4.4 and tokens of contract 5 for the flow tests, made here from the text of the contract and not with the gateway's code."""
 import base64
 import hashlib
+import hmac
 import struct
 import time
 
@@ -25,6 +26,17 @@ def signature(sandbox, port, exp36, secret=SECRET, key="a"):
     text = f"v1\nshort\n{sandbox}\n{port}\n{exp36}\n".encode()
     inner = struct.pack(">I", len(secret)) + secret + struct.pack(">I", len(text)) + text
     return hashlib.sha256(inner).hexdigest()[:8] + key
+
+
+def b64url(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def scope(sandbox, port=3000, namespace="tenant-a", secret=SECRET, key="a", tag="opensandbox-fsb-route-v1"):
+    """A route scope token of contract 5."""
+    text = f"{tag}\n{namespace}\n{sandbox}\n{port}\n".encode()
+    mac = hmac.new(secret, text, hashlib.sha256).digest()[:16]
+    return ".".join(["f1", b64url(namespace.encode()), b64url(sandbox.encode()), str(port), key, b64url(mac)])
 
 
 class Proof:

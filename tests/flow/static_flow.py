@@ -608,7 +608,7 @@ def starts_that_fail_end_with_one_line_and_exit_2(lab):
             (("--port=0", admin, routes, "--trusted-proxies=10.0.0.0/33"), ("trusted-proxies", "10.0.0.0/33"), True),
             (("--port=0", admin, routes, "--deny-ports=5-1"), ("deny-ports", "5-1"), True),
             (("--port=0", "--admin-addr=nowhere", routes), ("admin-addr", "nowhere"), True),
-            (("--port=0", admin), ("provider",), False)]
+            (("--port=0", admin), ("API server", "KUBECONFIG"), True)]
     if os.geteuid() != 0:
         rows.append((("--port=0", admin, routes, f"--secure-access-keys-file={closed}"), ("secure-access-keys-file", "denied"), True))
     for flags, parts, by_check in rows:

@@ -1,5 +1,6 @@
 /* json_fuzz.c — whatever the bytes are: a document or a fault with a place in it.  Of a document
- * every value stands where it says it does, and written again it is a document again. */
+ * every value stands where it says it does, and written again it is a document again; read without
+ * a tree it has the same members. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -87,11 +88,44 @@ static void check_written_again(struct str text)
     json_out_done(&o);
 }
 
+/* A level that is cut and whose values are good each is the level of the tree. */
+static bool cut_level(struct str text, enum json_type type, const struct json *tree)
+{
+    struct json_cut c;
+    struct json_fault fault;
+    bool good = json_cut_begin(&c, text, type);
+    const struct json *v = tree ? json_first(tree) : NULL;
+    while (good && json_cut_next(&c)) {
+        assert(c.value.n > 0 && c.value.p >= text.p && c.value.p + c.value.n <= text.p + text.n);
+        good = json_check(c.value, 0, DEPTH, &fault);
+        assert(good || !tree);
+        if (!tree)
+            continue;
+        assert(v && (type == JSON_ARRAY || json_cut_is(&c, json_name(v))));
+        v = json_next(v);
+    }
+    assert(!v);
+    return good && c.state == JSON_CUT_END;
+}
+
+static void check_cut(struct str text, const struct json *root)
+{
+    enum json_type type = root ? json_type(root) : JSON_OBJECT;
+    if (type == JSON_OBJECT || type == JSON_ARRAY)
+        assert(cut_level(text, type, root) || !root);
+    if (!root)
+        cut_level(text, JSON_ARRAY, NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     struct json_fault fault = {0};
     struct json_doc *d = json_parse(text, 1 << 20, DEPTH, &fault);
+    struct json_fault again = {0};
+    bool good = json_check(text, 1 << 20, DEPTH, &again);
+    assert(good == (d != NULL) && strcmp(again.text, fault.text) == 0);
+    check_cut(text, d ? json_root(d) : NULL);
     if (!d) {
         check_fault(&fault, text);
         return 0;

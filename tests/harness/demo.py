@@ -64,7 +64,7 @@ def stop_kept():
             continue
         n += 1
         os.kill(pid, signal.SIGTERM)
-        if not wait_gone(pid, start, 35 if name == "gateway" else 5):
+        if not wait_gone(pid, start, 35 if name.startswith("gateway") else 5):
             os.kill(pid, signal.SIGKILL)
     PIDS.unlink(missing_ok=True)
     return n
@@ -74,10 +74,10 @@ class Processes:
     def __init__(self):
         self.all = []
 
-    def start(self, name, argv):
-        log = open(STATE / f"{name}.log", "wb")
-        p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                             cwd=ROOT, start_new_session=True)
+    def start(self, name, argv, **env):
+        with open(STATE / f"{name}.log", "wb") as log:
+            p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                 cwd=ROOT, env={**os.environ, **env}, start_new_session=True)
         self.all.append((name, p, born(p.pid)))
         PIDS.write_text(json.dumps([(n, q.pid, s) for n, q, s in self.all]))
         return p
@@ -295,8 +295,8 @@ class Show:
         print((STATE / "gateway.log").read_text()[-2000:])
         return False
 
-    def start_backend(self, name, script):
-        p = self.processes.start(name, [sys.executable, str(ROOT / "tests/harness" / script)])
+    def start_backend(self, name, script, *how):
+        p = self.processes.start(name, [sys.executable, str(ROOT / "tests/harness" / script), *how])
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and p.poll() is None:
             text = (STATE / f"{name}.log").read_text()
@@ -629,6 +629,11 @@ def main():
     ap.add_argument("--keep", action="store_true", help="leave everything running")
     ap.add_argument("--stop", action="store_true", help="end what --keep left running")
     args = ap.parse_args()
+    return perform(Show, args.gateway, args.keep, args.stop)
+
+
+def perform(kind, gateway, keep=False, stop=False):
+    """Runs a show of this kind, the only one in this folder -> the exit status.  What it starts ends with it unless it is kept."""
     STATE.mkdir(parents=True, exist_ok=True)
     lock = open(STATE / "lock", "w")
     try:
@@ -637,18 +642,18 @@ def main():
         print("another run of the demonstration is under way in this folder", file=sys.stderr)
         return 1
     n = stop_kept()
-    if args.stop:
+    if stop:
         print(f"ended {n} processes" if n else "nothing was running")
         return 0
     if n:
         print("ended what an earlier run had left running")
     for number in ENDINGS:
         signal.signal(number, on_ending)
-    show = Show(os.path.relpath(args.gateway, ROOT))
+    show = kind(os.path.relpath(gateway, ROOT))
     kept = False
     try:
-        show.run(args.keep)
-        kept = args.keep and show.failed == 0
+        show.run(keep)
+        kept = keep and show.failed == 0
     finally:
         if not kept:
             show.processes.stop()

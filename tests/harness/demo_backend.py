@@ -2,11 +2,12 @@
 """What runs in a sandbox, for the demonstration and for real clients: a page whose scripts use fetch, an event stream and
 a WebSocket by relative addresses, and the parts behind it.  Python's standard library only.
 
-    demo_backend.py [--port N]        prints 'listening on PORT' once it serves
+    demo_backend.py [--host A] [--port N]    prints 'listening on PORT' once it serves
 
     /            the page                        /events?n=5&ms=300  an event stream that ends
     /ws          WebSocket echo                  /big?n=BYTES        so many zero bytes
     /upload      counts and hashes a body        /health             ok
+    /where?ms=0  the address that was dialled, so much later
     anything else is answered with the head that arrived
 """
 import argparse
@@ -77,7 +78,7 @@ class Sandbox(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         route = {"/": self.page, "/page.js": self.script, "/health": self.health, "/events": self.events,
-                 "/ws": self.socket, "/big": self.big, "/upload": self.upload}.get(url.path, self.what_arrived)
+                 "/ws": self.socket, "/big": self.big, "/upload": self.upload, "/where": self.where}.get(url.path, self.what_arrived)
         route(query)
 
     do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_GET
@@ -90,6 +91,10 @@ class Sandbox(http.server.BaseHTTPRequestHandler):
 
     def health(self, query):
         self.answer("ok")
+
+    def where(self, query):
+        time.sleep(int(query.get("ms", 0)) / 1000)
+        self.answer(self.connection.getsockname()[0])
 
     def what_arrived(self, query):
         for _ in self.body():
@@ -164,8 +169,10 @@ class Server(http.server.ThreadingHTTPServer):
 
 def main():
     ap = argparse.ArgumentParser(description="What runs in a sandbox, for the demonstration.")
-    ap.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0 takes any free one")
-    server = Server(("127.0.0.1", ap.parse_args().port), Sandbox)
+    ap.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    ap.add_argument("--port", type=int, default=0, help="0 takes any free one")
+    args = ap.parse_args()
+    server = Server((args.host, args.port), Sandbox)
     print("listening on %d" % server.server_address[1], flush=True)
     server.serve_forever()
 

@@ -32,6 +32,7 @@ struct request {
     bool keyed, upgrade, old;
     unsigned seen, lines; /* origin connections it came on, access lines */
     bool spoilt;          /* its origin put other bytes into its answer */
+    bool again;           /* it was decided once more after a first try */
 };
 
 struct script {
@@ -294,8 +295,8 @@ static bool look(struct play *p, struct origin *o, struct wire_message *m, enum 
         o->current = id;
         q->seen++;
         bool twice = q->method->idempotent || q->keyed;
-        assert(q->seen <= (twice ? 2 : 1));
-        if (q->seen == 2)
+        assert(q->seen <= (twice ? 2u : 1u) + q->again);
+        if (q->seen == 2 && !q->again)
             p->sum.retries++;
     }
     assert(*ret != WIRE_BAD || q->upgrade);
@@ -409,6 +410,45 @@ static void act_origin(struct play *p, unsigned act, unsigned arg)
     }
 }
 
+/* ---- what the gate has to ask first, and thinks of twice */
+
+enum { UNWANTED = 404, KEPT = 40000 };
+
+static struct request *request_of(struct play *p, const struct facts *f)
+{
+    int id = number_of(f->request_id);
+    return id < 0 ? NULL : &p->requests[id];
+}
+
+static bool decide(struct rig *r, const struct facts *f, struct arena *a, struct verdict *v)
+{
+    struct play *p = r->user;
+    const struct request *q = request_of(p, f);
+    unsigned kind = q ? (unsigned)(q - p->requests) & 7 : 0, waits = kind > 5 ? kind - 5 : 0;
+    if (f->turn >= waits)
+        return false;
+    *v = (struct verdict){.act = ACT_WAIT, .key = arena_str(a, str_of(pools[q->pool]))};
+    return true;
+}
+
+static bool again(struct rig *r, const struct facts *f, enum why why, enum stage stage)
+{
+    struct play *p = r->user;
+    struct request *q = request_of(p, f);
+    (void)why;
+    if (!q || ((q - p->requests) & 3) == 0)
+        return false;
+    q->again = true;
+    p->sum.again += stage == STAGE_ANSWER;
+    return true;
+}
+
+static void tell(struct play *p)
+{
+    for (int i = 0; i < POOLS; i++)
+        proxy_resume(p->rig.p, str_of(pools[i]), NULL, NULL);
+}
+
 /* ---- the rest of the world */
 
 static void purge(struct play *p, unsigned pool)
@@ -464,9 +504,12 @@ static void act_world(struct play *p, unsigned act, unsigned arg)
             proxy_drain(p->rig.p, on_drained, NULL);
         }
         break;
-    default:
+    case 5:
         if (arg > 250 && p->draining)
             proxy_cut(p->rig.p);
+        break;
+    default:
+        tell(p);
         break;
     }
 }
@@ -483,7 +526,7 @@ static void step(struct play *p)
                   {act_origin, 0}, {act_origin, 0}, {act_origin, 1}, {act_origin, 1},
                   {act_origin, 1}, {act_origin, 1}, {act_origin, 2}, {act_origin, 2},
                   {act_origin, 2}, {act_origin, 2}, {act_origin, 3}, {act_origin, 4},
-                  {act_origin, 5}, {act_world, 0},  {act_world, 0},  {act_world, 1},
+                  {act_origin, 5}, {act_world, 0},  {act_world, 6},  {act_world, 1},
                   {act_world, 2},  {act_world, 3},  {act_world, 4},  {act_world, 5}};
     unsigned who = next(p), arg = next(p);
     if ((who & 31) == 0 && arg < 64)
@@ -517,6 +560,8 @@ static void politely(struct play *p)
         for (unsigned i = 0; i < p->nclients; i++)
             if (!p->clients[i].left)
                 speak(&p->clients[i].script, p->clients[i].c, SIZE_MAX);
+        tell(p);
+        fake_settle(p->rig.w);
         while (fake_dials(p->rig.w) > 0)
             new_origin(p, 0);
         fake_settle(p->rig.w);
@@ -646,6 +691,10 @@ void mischief(const uint8_t *tape, size_t n, struct mischief_sum *sum)
     rig_init(&p->rig, NULL);
     p->rig.quiet = p->rig.judged.quiet = true;
     p->rig.on_line = on_line;
+    p->rig.decide = decide;
+    p->rig.again = again;
+    p->rig.unwanted = UNWANTED;
+    p->rig.keep = KEPT;
     p->rig.user = p;
     bool polite = next(p) & 1;
     while (p->left > 0)
@@ -669,7 +718,7 @@ void mischief(const uint8_t *tape, size_t n, struct mischief_sum *sum)
             sum->steps + p->sum.steps,     sum->requests + p->sum.requests,
             sum->answers + p->sum.answers, sum->own_answers + p->sum.own_answers,
             sum->retries + p->sum.retries, sum->tunnels + p->sum.tunnels,
-            sum->lines + p->sum.lines};
+            sum->lines + p->sum.lines,     sum->again + p->sum.again};
     rig_done(&p->rig);
     mem_free(p);
 }

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct mischief_sum {
-    unsigned steps, requests, answers, own_answers, retries, tunnels, lines;
+    unsigned steps, requests, answers, own_answers, retries, tunnels, lines, again;
 };
 /* Adds to *sum, which may be NULL. */
 void mischief(const uint8_t *tape, size_t n, struct mischief_sum *sum);

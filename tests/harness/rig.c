@@ -23,12 +23,14 @@ const struct proxy_rules rig_rules = {
     .origin = LIMITS,
     .pools = {.idle_ms = 50000, .idle_max = 4, .idle_cap = 8},
     .timeout_ms = {[X_HEAD] = 10000,
+                   [X_DECIDE] = 8000,
                    [X_DIAL] = 5000,
                    [X_WAIT] = 20000,
                    [X_BODY] = 30000,
                    [X_TUNNEL] = 40000,
                    [X_CLOSING] = 3000},
     .half_close_ms = 15000,
+    .moved_ms = 1000,
     .look_ms = 2000,
 };
 
@@ -117,12 +119,70 @@ static void decide_on(const struct facts *f, struct arena *a, struct verdict *v)
     v->to.tls = the_rig->tls;
     v->any = the_rig->tls && !the_rig->h1_only;
     v->hold = the_rig->hold;
+    v->keep = the_rig->keep;
 }
 
 static void decide(const struct facts *f, struct arena *a, struct verdict *v)
 {
-    decide_on(f, a, v);
+    assert(f->client && !f->origin && !f->origin_info && f->now_ms == worker_now(the_rig->w));
+    assert(f->turn > 0 || (!v->note && !v->place));
+    mem_free((void *)(uintptr_t)v->note); /* it goes again */
+    if (!the_rig->decide || !the_rig->decide(the_rig, f, a, v))
+        decide_on(f, a, v);
+    v->note = v->act == ACT_WAIT ? NULL : mem_new(1);
+}
+
+static bool wait(struct worker *w, const struct facts *f, bool first, struct arena *a,
+                 struct verdict *v)
+{
+    struct rig *r = rig_of(w);
+    assert(f->client && f->asked_ms == worker_now(w) && !f->told && v->act == ACT_WAIT && a);
+    trace_line(&r->judged, "wait %.*s%s", STR_ARG(v->key), first ? " first" : "");
+    if (!r->wait || r->wait(r, f, first, v))
+        return true;
     v->note = mem_new(1);
+    return false;
+}
+
+static void waited(struct worker *w, const struct facts *f, const struct verdict *v, enum why why)
+{
+    struct rig *r = rig_of(w);
+    assert(f->now_ms == worker_now(w) && v->act == ACT_WAIT && !v->note);
+    trace_line(&r->judged, "waited %.*s %s", STR_ARG(v->key), why_text(why));
+}
+
+static void admit(struct worker *w, const struct facts *f, struct arena *a, struct verdict *v)
+{
+    struct rig *r = rig_of(w);
+    const void *note = v->note;
+    assert(f->client && a && v->act == ACT_FORWARD && !v->place);
+    if (r->full) {
+        refuse(v);
+        v->note = note;
+        return;
+    }
+    v->place = r;
+    r->places++;
+}
+
+static const char *const stages[] = {"request", "decide", "dial", "wait", "answer"};
+
+static bool again(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
+                  enum stage stage)
+{
+    struct rig *r = rig_of(w);
+    assert(f->client && v->act == ACT_FORWARD && v->note && v->place == r);
+    if (!r->again)
+        return false;
+    trace_line(&r->judged, "again %s in %s", why_text(why), stages[stage]);
+    return r->again(r, f, why, stage);
+}
+
+static void moved(struct worker *w, const struct facts *f, const struct verdict *v)
+{
+    struct rig *r = rig_of(w);
+    assert(f->now_ms == worker_now(w) && v->act == ACT_FORWARD && v->note && v->place == r);
+    r->nmoved++;
 }
 
 static enum why peer(const struct facts *f, const struct verdict *v, const struct conn_info *origin)
@@ -168,7 +228,7 @@ static enum why answer(const struct facts *f, const struct verdict *v, const str
 {
     assert(v->note && f->http_date.n > 0 && f->origin && f->origin_info);
     if (head->status == the_rig->unwanted)
-        return WHY_IDENTITY;
+        return the_rig->again ? WHY_STALE : WHY_IDENTITY;
     bool interim = head->status < 200 && head->protocol.n == 0;
     ret->head = interim && !the_rig->marks ? head : marked(head, a);
     if (interim || end || head->protocol.n > 0 || !the_rig->filter)
@@ -188,6 +248,7 @@ static int status_of(enum why why)
     case WHY_DEADLINE:
         return 504;
     case WHY_OVERLOAD:
+    case WHY_STALE:
     case WHY_DRAIN:
         return 503;
     default:
@@ -198,7 +259,6 @@ static int status_of(enum why why)
 static void failed(const struct facts *f, enum why why, enum stage stage,
                    const struct http_fault *fault, struct arena *a, struct verdict *ret)
 {
-    static const char *const stages[] = {"request", "dial", "wait", "answer"};
     ret->status = fault ? fault->status : status_of(why);
     ret->code = str_of(why_text(why));
     ret->message = fault ? str_of(fault->text)
@@ -256,10 +316,10 @@ static enum why recheck(const struct facts *f, const struct verdict *v)
 static void judged(struct worker *w, const struct facts *f, const struct verdict *v,
                    uint64_t took_us)
 {
-    static const char *const acts[] = {"forward", "reply", "local"};
+    static const char *const acts[] = {"forward", "reply", "wait", "local"};
     struct rig *r = rig_of(w);
     (void)f;
-    assert(took_us < UINT64_MAX / 2);
+    assert(took_us < UINT64_MAX / 2 && v->act != ACT_WAIT);
     trace_line(&r->judged, "judged %s", acts[v->act]);
 }
 
@@ -275,8 +335,12 @@ static void dialled(struct worker *w, const struct verdict *v, enum why why, int
 static void over(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
                  int status)
 {
-    assert(rig_of(w) == the_rig && !f->client && !f->origin && v->note);
+    struct rig *r = rig_of(w);
+    assert(r == the_rig && !f->client && !f->origin);
+    assert(v->note || (v->act == ACT_WAIT && v->place));
     assert(status < 600 && why < WHYS);
+    assert(!v->place || (v->place == r && r->places > 0));
+    r->places -= v->place != NULL;
     mem_free((void *)(uintptr_t)v->note);
 }
 
@@ -295,6 +359,11 @@ static const struct gate rig_gate = {
     .take = take,
     .recheck = recheck,
     .judged = judged,
+    .wait = wait,
+    .waited = waited,
+    .admit = admit,
+    .again = again,
+    .moved = moved,
     .dialled = dialled,
     .brand = {"rig", 3},
     .access_msg = "asked",
@@ -423,6 +492,7 @@ void rig_check(const struct rig *r)
                 container_of((struct list *)(uintptr_t)l, struct exchange, link);
             assert(x->state == (enum xstate)i && !x->dead && (x->down || x->up || x->dial));
             assert((x->state == X_DIAL) == (x->dial != NULL));
+            assert((x->state == X_DECIDE) == (x->waiter.line != NULL));
             /* it ends some day, whatever the peers do or leave undone */
             assert(timer_is_set(&x->timer) || x->state == X_DIAL);
         }
@@ -450,7 +520,7 @@ void rig_done(struct rig *r)
         assert(meter()->sessions_over[i] == meter()->sessions[i]);
         assert(meter()->streams_over[i] == meter()->streams[i]);
     }
-    assert(worker_held(r->w) == 0);
+    assert(worker_held(r->w) == 0 && r->places == 0);
     for (unsigned i = 0; i < r->nconns; i++)
         fake_free(r->conns[i]);
     mem_free(r->conns);

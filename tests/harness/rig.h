@@ -13,8 +13,9 @@
  * Of taken connections each request is decided as ever.  A host that begins with "late" is the
  * same, but dialled only after the look.  rig.banned is the host to which nothing may go any more.
  *
- * Each judged exchange has a note on the heap, which goes with gate->over().  What else the gate
- * may do to an exchange a test asks for by the members below. */
+ * Each judged exchange has a note on the heap, which goes with gate->over(), and one that is
+ * forwarded a place, counted in rig.places.  What else the gate may do to an exchange a test asks
+ * for by the members below. */
 #ifndef HARNESS_RIG_H
 #define HARNESS_RIG_H
 
@@ -37,13 +38,22 @@ struct rig {
     bool h1_only;        /* ... or in HTTP/1.1, as for a client that offers no other */
     enum why peer;       /* what is said of any connection to an origin */
     unsigned npeers;
-    int unwanted; /* heads of this status are not wanted: WHY_IDENTITY */
+    int unwanted; /* heads of this status are not wanted: WHY_IDENTITY, with again() WHY_STALE */
     bool marks;   /* trailers and interim heads get the field "x-gate: 1", too */
     /* A filter for this answer, whose length is not known then; NULL: none. */
     struct filter *(*filter)(struct rig *r, const struct http_head *head);
     size_t hold; /* of bodies */
     bool plain;  /* no upgrade is asked for, whatever the client wants */
     void (*held)(struct rig *r, struct verdict *v, struct buf *body, bool whole, struct arena *a);
+    /* Decides in place of the gate; false: the gate decides after all.  What it asks with WAIT is
+     * granted unless wait() says no. */
+    bool (*decide)(struct rig *r, const struct facts *f, struct arena *a, struct verdict *v);
+    bool (*wait)(struct rig *r, const struct facts *f, bool first, struct verdict *v);
+    bool (*again)(struct rig *r, const struct facts *f, enum why why, enum stage stage);
+    size_t keep;     /* of bodies */
+    bool full;       /* nobody is admitted */
+    unsigned places; /* taken */
+    unsigned nmoved;
     enum proxy_taken take_as;
     bool quiet; /* the texts are not kept */
     void (*on_line)(struct rig *r, struct str line);
@@ -54,7 +64,7 @@ struct rig {
 
 /* Heads of 8 KiB, a window of 64 KiB; head 10 s, dial 5 s, wait 20 s, body 30 s, tunnel 40 s,
  * half-closed 15 s, look 2 s, linger 3 s, idle client 60 s, idle origin 50 s, 4 of them per pool
- * and 8 over all. */
+ * and 8 over all; decide 8 s, moved 1 s. */
 extern const struct proxy_rules rig_rules;
 
 /* rules: NULL for rig_rules; its gate is put in. */

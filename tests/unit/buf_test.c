@@ -236,10 +236,52 @@ static void bulk_reserve_is_64_kib(void **state)
     memset(p, 'z', room);
     buf_commit(&b, room);
     assert_int_equal(slice_count(&b), 1);
-    assert_int_equal(chunk_pool_used(*state), 65536 + SLICE);
+    assert_int_equal(chunk_pool_used(*state), CHUNK_BULK_BYTES + 64 + SLICE);
     buf_str(&b, STR("small")); /* goes to the ordinary chunk */
-    assert_int_equal(chunk_pool_used(*state), 65536 + 16384 + 2 * SLICE);
+    assert_int_equal(chunk_pool_used(*state), CHUNK_BULK_BYTES + 64 + 16384 + 2 * SLICE);
     buf_clear(&b);
+}
+
+static void sealed_reserve_is_124_kib(void **state)
+{
+    struct buf b;
+    size_t room;
+    buf_init(&b, *state);
+    uint8_t *p = buf_reserve_sealed(*state, &room);
+    assert_int_equal(room, CHUNK_SEALED_BYTES);
+    memset(p, 'z', room - 3);
+    buf_commit(&b, room - 3);
+    buf_write_sealed(&b, "abcde", 5); /* in the rest, and in the next one */
+    assert_int_equal(slice_count(&b), 2);
+    buf_str(&b, STR("open")); /* never in such a chunk */
+    assert_int_equal(slice_count(&b), 3);
+    buf_drop(&b, room - 3);
+    assert_bytes(&b, "abcdeopen", 9);
+    buf_clear(&b);
+}
+
+static void peek_at_any_place_crosses_slices(void **state)
+{
+    enum { LEN = 10 };
+    static const char text[LEN + 1] = "abcdefghij";
+    struct buf b, other;
+    buf_init(&b, *state);
+    buf_init(&other, *state);
+    for (size_t i = 0; i < LEN; i += 2) {
+        buf_write(&b, text + i, 2);
+        buf_write(&other, "-", 1); /* so that the next two are a slice of their own */
+    }
+    assert_int_equal(slice_count(&b), LEN / 2);
+    for (size_t at = 0; at <= LEN; at++) {
+        for (size_t n = 0; at + n <= LEN; n++) {
+            char to[LEN + 1] = {0};
+            buf_peek_at(&b, at, to, n);
+            assert_memory_equal(to, text + at, n);
+            assert_int_equal(to[n], 0);
+        }
+    }
+    buf_clear(&b);
+    buf_clear(&other);
 }
 
 /* A piece of n bytes at the front of a chunk that nothing else is in, as a peer can arrange it. */
@@ -507,6 +549,23 @@ static void a_private_pool_wipes_what_nobody_holds(void **state)
     assert_true(copies_in(*state) > 0);
 }
 
+static void sealed_bytes_are_not_wiped(void **state)
+{
+    struct chunk_pool *pool = chunk_pool_new();
+    (void)state;
+    chunk_pool_private(pool);
+    struct buf b;
+    buf_init(&b, pool);
+    buf_write_sealed(&b, "cipher text", 11);
+    const uint8_t *at = b.head->p;
+    buf_clear(&b);
+    buf_write_sealed(&b, "C", 1); /* the same chunk from the front */
+    assert_ptr_equal(b.head->p, at);
+    assert_memory_equal(at, "Cipher text", 11);
+    buf_clear(&b);
+    chunk_pool_free(pool);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -522,12 +581,15 @@ int main(void)
         T(reserve_takes_nothing_until_commit),
         T(reserve_has_at_least_2_kib),
         T(bulk_reserve_is_64_kib),
+        T(sealed_reserve_is_124_kib),
+        T(peek_at_any_place_crosses_slices),
         T(what_waits_holds_a_bounded_multiple_of_its_bytes),
         T(what_is_read_in_small_pieces_pins_no_chunk_for_each),
         T(queue_goes_on_in_its_slice_without_a_copy),
         T(trim_keeps_what_is_in_use),
         T(random_operations_keep_every_byte),
         T(a_private_pool_wipes_what_nobody_holds),
+        T(sealed_bytes_are_not_wiped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

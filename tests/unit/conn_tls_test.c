@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "harness/copies.h"
 #include "harness/pki.h"
 #include "harness/tls_peer.h"
 #include "harness/until.h"
@@ -763,6 +764,35 @@ static void clients_without_a_certificate_of_ours_stay_outside(void **state)
         }
 }
 
+static void a_server_that_asks_is_shown_our_certificate(void **state)
+{
+    (void)state;
+    const struct {
+        const struct pki_cert *own;
+        bool good;
+    } rows[] = {{NULL, false}, {pki.stranger, false}, {pki.client, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bench b;
+        struct arena a;
+        struct str error;
+        arena_init(&a, NULL, 0);
+        struct tls_ctx *server = server_ctx(&(struct wish){.client_ca = pki.root});
+        struct tls_client_rules rules = {.roots_pem = str_of(pki.root->pem)};
+        rules.cert_pem = str_of(rows[i].own ? rows[i].own->pem : NULL);
+        rules.key_pem = str_of(rows[i].own ? rows[i].own->key_pem : NULL);
+        struct tls_ctx *client = tls_client_new(&rules, &a, &error);
+        assert_non_null(client);
+        start(&b);
+        with_ours(&b, server, client, &to_a);
+        until(&b, rows[i].good ? b.s.readies && b.c.readies : b.s.closeds && b.c.closeds);
+        assert_int_equal(b.s.readies, rows[i].good);
+        finish(&b);
+        tls_ctx_unref(server);
+        tls_ctx_unref(client);
+        arena_done(&a);
+    }
+}
+
 /* ---- resumption */
 
 struct visit {
@@ -970,6 +1000,51 @@ static void who_wipes_talks_as_well(void **state)
     tls_ctx_unref(server);
     tls_ctx_unref(client);
     tls_tickets_unref(tickets);
+}
+
+static void say_often(struct end *e, struct str text, size_t n)
+{
+    enum { EACH = 1000 };
+    char *block = mem_new(n);
+    for (size_t at = 0; at + text.n <= n; at += EACH)
+        memcpy(block + at, text.p, text.n);
+    say(e, block, n);
+    mem_free_wiped(block);
+}
+
+/* OpenSSL's buffers are wiped once a batch: nothing of it is left in them either, whether it was
+ * taken or not. */
+static void of_bulk_that_is_wiped_nothing_is_left(void **state)
+{
+    (void)state;
+    enum { TIMES = 8, EACH = 190000 /* one batch */ };
+    struct bench b;
+    struct tls_ctx *server = server_ctx(&(struct wish){.wipe = true});
+    struct tls_ctx *client = client_that(pki.root, true);
+    struct secret *text = copies_unmask(STR("\x3f\x31\x2d\x79\x3b\x32\x79\x39\x2d\x79\x32\x26"));
+    start(&b);
+    worker_private(b.w);
+    with_ours(&b, server, client, &to_a);
+    until(&b, b.s.readies && b.c.readies);
+    conn_bulk(b.c.c, true);
+    b.c.drop = true;
+    for (size_t n = 1; n <= TIMES; n++) {
+        say_often(&b.s, secret_bytes(text), EACH);
+        until(&b, b.c.got_n == n * EACH);
+        some_turns(&b);
+        assert_int_equal(copies_count(text), 0);
+    }
+    b.c.take = 0;
+    say_often(&b.s, secret_bytes(text), EACH);
+    until(&b, conn_untaken(b.c.c) >= CHUNK_BULK_BYTES);
+    assert_true(copies_count(text) > 0);
+    conn_close(b.c.c, WHY_DRAIN);
+    until(&b, b.c.closeds > 0);
+    assert_int_equal(copies_count(text), 0);
+    finish(&b);
+    secret_unref(text);
+    tls_ctx_unref(server);
+    tls_ctx_unref(client);
 }
 
 static void half_close_works_both_ways(void **state)
@@ -1536,11 +1611,13 @@ int main(void)
         cmocka_unit_test(a_client_believes_only_who_is_proved),
         cmocka_unit_test(a_name_with_a_zero_byte_is_nobody),
         cmocka_unit_test(clients_without_a_certificate_of_ours_stay_outside),
+        cmocka_unit_test(a_server_that_asks_is_shown_our_certificate),
         cmocka_unit_test(a_ticket_is_good_where_it_should_be_and_nowhere_else),
         cmocka_unit_test(a_ticket_outlives_two_turns_of_the_keys_and_is_renewed),
         cmocka_unit_test(a_client_of_1_3_that_has_used_its_ticket_gets_another),
         cmocka_unit_test(the_ticket_leaves_with_the_handshake),
         cmocka_unit_test(who_wipes_talks_as_well),
+        cmocka_unit_test(of_bulk_that_is_wiped_nothing_is_left),
         cmocka_unit_test(half_close_works_both_ways),
         cmocka_unit_test(a_fin_without_close_notify_is_a_loss),
         cmocka_unit_test(a_client_holds_its_server_to_the_same),

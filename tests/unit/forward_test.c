@@ -1,6 +1,7 @@
 /* forward_test.c — what the vectors of heads leave open: the whole removal list, odd lines of
  * proxies, interim answers. */
 #include "ingress/forward.h"
+#include "ingress/resolver.h"
 #include "proxy/requestid.h"
 
 #include <setjmp.h>
@@ -200,6 +201,65 @@ static void switches_let_the_api_key_and_the_credential_pass(void **state)
                             "28888") "\nX-Request-Id: id\nX-Fast-Sandbox-Route-Credential: issued");
 }
 
+static void a_base_url_comes_before_path_and_query_byte_for_byte(void **state)
+{
+    static const char *const rows[][4] = {
+        /* base path, base query, asked, sent */
+        {"", "", "/x?a=1", "/x?a=1"},
+        {"", "", "/x?", "/x?"},
+        {"/b", "", "/", "/b/"},
+        {"/b", "", "/x?", "/b/x?"},
+        {"/b", "", "//x/../y?a?b", "/b//x/../y?a?b"},
+        {"/b", "k=1", "/x", "/b/x?k=1"},
+        {"/b", "k=1", "/x?", "/b/x?k=1"},
+        {"/b", "k=1", "/x?a=2", "/b/x?k=1&a=2"},
+        {"", "k=1", "/x?a=2", "/x?k=1&a=2"},
+        {"/b", "", "/%s%n\xff", "/b/%s%n\xff"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct endpoint_url url = {.path = str_of(rows[i][0]), .query = str_of(rows[i][1])};
+        struct str got = forward_join(&url, str_of(rows[i][2]), &mem);
+        if (!str_eq(got, str_of(rows[i][3])))
+            fail_msg("row %zu: %.*s, not %s", i, STR_ARG(got), rows[i][3]);
+    }
+}
+
+static void what_the_provider_sets_takes_the_place_of_what_the_client_sent(void **state)
+{
+    (void)state;
+    static const struct field add[] = {{{"x-tenant", 8}, {"ours", 4}}, {{"cookie", 6}, {"c", 1}}};
+    static const struct endpoint_url url = {{"box.test", 8}, {"/proxy/80", 9}, {"", 0}, add, 2};
+    struct http_head h =
+        head_of("X-Tenant: theirs\nA: 1\nx-tenant: again\nCookie: x\nX-Tenant2: 2");
+    struct forward_rules rules = {0};
+    struct forward_facts facts = facts_of("9.9.9.9");
+    facts.url = &url;
+    struct http_head *out = forward_request(&rules, &facts, &h, &mem);
+    assert_string_equal(lines_of(out), "A: 1\nX-Tenant2: 2\n" PLAIN
+                                       "\nX-Request-Id: id\nx-tenant: ours\ncookie: c");
+    assert_true(str_eq(out->path, STR("/proxy/80/out?q")));
+    assert_true(str_eq(out->authority, STR("box.test")));
+    rules.preserve_host = true;
+    out = forward_request(&rules, &facts, &h, &mem);
+    assert_true(str_eq(out->authority, STR("gw.test")));
+}
+
+static void a_url_without_authority_leaves_host_to_the_target(void **state)
+{
+    (void)state;
+    static const struct endpoint_url url = {.path = {"/b", 2}};
+    struct http_head h = head_of("X-Fast-Sandbox-Route-Credential: forged");
+    struct forward_rules rules = {0};
+    struct forward_facts facts = facts_of("9.9.9.9");
+    facts.url = &url;
+    facts.to_tls = true;
+    struct http_head *out = forward_request(&rules, &facts, &h, &mem);
+    assert_true(str_eq(out->authority, STR("10.0.0.5:80")));
+    assert_true(str_eq(out->scheme, STR("https")));
+    assert_null(head_get(out, STR("x-fast-sandbox-route-credential")));
+}
+
 static void many_lines_of_a_proxy_cost_no_more_than_their_bytes(void **state)
 {
     (void)state;
@@ -318,6 +378,9 @@ int main(void)
         cmocka_unit_test(a_request_without_host_gets_none_forwarded),
         cmocka_unit_test(prefixes_are_joined_with_one_slash),
         cmocka_unit_test(switches_let_the_api_key_and_the_credential_pass),
+        cmocka_unit_test(a_base_url_comes_before_path_and_query_byte_for_byte),
+        cmocka_unit_test(what_the_provider_sets_takes_the_place_of_what_the_client_sent),
+        cmocka_unit_test(a_url_without_authority_leaves_host_to_the_target),
         cmocka_unit_test(many_lines_of_a_proxy_cost_no_more_than_their_bytes),
         cmocka_unit_test(answers_get_what_is_missing_once),
         cmocka_unit_test(the_client_is_the_last_address_that_is_not_trusted),

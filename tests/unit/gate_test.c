@@ -21,6 +21,7 @@ static struct {
     struct snapshot *snap;
     struct worker *w;
     struct gateway_worker gw;
+    struct gateway gateway;
     union addr peer;
     struct conn_info client;
     char dir[64];
@@ -52,7 +53,9 @@ static int setup(void **state)
     write_file("a.crt", PEM_ONE_CRT);
     write_file("a.key", PEM_ONE_KEY);
     t.w = worker_new(0);
-    t.gw.table = table_new(t.w, NULL);
+    t.gw.table = table_new(t.w, NULL, NULL);
+    t.gateway.resolver = &static_resolver;
+    t.gw.all = &t.gateway;
     return 0;
 }
 

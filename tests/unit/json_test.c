@@ -455,6 +455,250 @@ static void a_tree_leaves_nothing_when_it_is_freed(void **state)
     secret_unref(secret);
 }
 
+/* ---- without a tree ---- */
+
+static void a_check_takes_and_refuses_what_a_parse_does(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{}",
+        "[1,{\"a\":[null]}]",
+        "\"x\"",
+        " 1 ",
+        "",
+        "{\"a\":}",
+        "[1 2]",
+        "{\"a\":1,\"a\":2}",
+        "[[[[1]]]]",
+        "01",
+        "\"\\u0000\"",
+        "\"\xff\"",
+        "{\"a\":{\"b\":1,\"\\u0062\":2}}",
+        "[1]]",
+    };
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        struct json_fault parsed = {0}, checked = {0};
+        struct str text = str_of(texts[i]);
+        struct json_doc *d = json_parse(text, 0, 3, &parsed);
+        assert_int_equal(json_check(text, 0, 3, &checked), d != NULL);
+        assert_string_equal(checked.text, parsed.text);
+        assert_int_equal(checked.line, parsed.line);
+        assert_int_equal(checked.column, parsed.column);
+        json_free(d);
+    }
+    struct json_fault fault;
+    assert_false(json_check(STR("[1,2]"), 4, 3, &fault));
+}
+
+/* Names, types and ends of one level as a text: "name=value;". */
+static struct str cut_all(const char *text, enum json_type type, struct arena *a, bool *ret_good)
+{
+    struct json_cut c;
+    struct str out = STR("");
+    *ret_good = json_cut_begin(&c, str_of(text), type);
+    while (*ret_good && json_cut_next(&c))
+        out = type == JSON_OBJECT ? arena_printf(a, "%.*s%.*s=%.*s;", STR_ARG(out), STR_ARG(c.name),
+                                                 STR_ARG(c.value))
+                                  : arena_printf(a, "%.*s%.*s;", STR_ARG(out), STR_ARG(c.value));
+    *ret_good = *ret_good && c.state == JSON_CUT_END;
+    return out;
+}
+
+static void a_level_is_cut_into_its_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum json_type type;
+        const char *cut; /* NULL: broken */
+    } rows[] = {
+        {"{}", JSON_OBJECT, ""},
+        {" { } ", JSON_OBJECT, ""},
+        {"[]", JSON_ARRAY, ""},
+        {"{\"a\":1}", JSON_OBJECT, "a=1;"},
+        {"\n{ \"a\" : 1 , \"b\"\t:\"x\" }\r", JSON_OBJECT, "a=1;b=\"x\";"},
+        {"{\"a\":{\"b\":[1,{}]},\"c\":[]}", JSON_OBJECT, "a={\"b\":[1,{}]};c=[];"},
+        {"{\"a\":\"}\\\"]\",\"b\":\"\\\\\"}", JSON_OBJECT, "a=\"}\\\"]\";b=\"\\\\\";"},
+        {"[1,-2.5e3,true,null,\"\",[],{}]", JSON_ARRAY, "1;-2.5e3;true;null;\"\";[];{};"},
+        {"[\"a long text of more than sixteen bytes, with \\\" in it\",\"b\"]", JSON_ARRAY,
+         "\"a long text of more than sixteen bytes, with \\\" in it\";\"b\";"},
+        {"{\"a\":1,\"a\":2}", JSON_OBJECT, "a=1;a=2;"},   /* the caller's to judge */
+        {"{\"a\":\"\x01\"}", JSON_OBJECT, "a=\"\x01\";"}, /* a value is not */
+        {"{\"\xff\":1}", JSON_OBJECT, NULL},              /* but a name is */
+        {"{\"a\":1", JSON_OBJECT, NULL},
+        {"{\"a\":1,}", JSON_OBJECT, NULL},
+        {"{,}", JSON_OBJECT, NULL},
+        {"{\"a\" 1}", JSON_OBJECT, NULL},
+        {"{\"a\":}", JSON_OBJECT, NULL},
+        {"{\"a\":1 \"b\":2}", JSON_OBJECT, NULL},
+        {"{\"a\":[1}", JSON_OBJECT, NULL},
+        {"{\"a\":\"x}", JSON_OBJECT, NULL},
+        {"{\"a\":\"x\\\"}", JSON_OBJECT, NULL},
+        {"{\"a\":1}x", JSON_OBJECT, NULL},
+        {"{a:1}", JSON_OBJECT, NULL},
+        {"{", JSON_OBJECT, NULL},
+        {"", JSON_OBJECT, NULL},
+        {"[1,2", JSON_ARRAY, NULL},
+        {"[1 2]", JSON_ARRAY, NULL},
+        {"[,1]", JSON_ARRAY, NULL},
+        {"[1,]", JSON_ARRAY, NULL},
+        {"[1}", JSON_ARRAY, NULL},
+        {"[]", JSON_OBJECT, NULL},
+        {"{}", JSON_ARRAY, NULL},
+        {"1", JSON_ARRAY, NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct arena a;
+        bool good;
+        arena_init(&a, NULL, 0);
+        struct str cut = cut_all(rows[i].text, rows[i].type, &a, &good);
+        if (good != (rows[i].cut != NULL) || (good && !str_eq(cut, str_of(rows[i].cut))))
+            fail_msg("%s: %s, %.*s", rows[i].text, good ? "good" : "broken", STR_ARG(cut));
+        arena_done(&a);
+    }
+}
+
+/* At every length a string can end: the walk goes by eight bytes. */
+static void a_string_ends_where_it_ends_whatever_its_length(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 40; n++) {
+        for (size_t escape = 0; escape <= n; escape++) {
+            char text[64];
+            size_t at = 0;
+            text[at++] = '[';
+            text[at++] = '"';
+            for (size_t i = 0; i < n; i++) {
+                if (i == escape)
+                    text[at++] = '\\';
+                text[at++] = i == escape ? '"' : 'x';
+            }
+            text[at++] = '"';
+            text[at++] = ']';
+            char *copy = malloc(at);
+            memcpy(copy, text, at);
+            struct json_cut c;
+            assert_true(json_cut_begin(&c, (struct str){copy, at}, JSON_ARRAY));
+            assert_true(json_cut_next(&c));
+            assert_int_equal(c.value.n, at - 2);
+            assert_false(json_cut_next(&c));
+            assert_int_equal(c.state, JSON_CUT_END);
+            assert_true(json_cut_begin(&c, (struct str){copy, at - 2}, JSON_ARRAY));
+            assert_false(json_cut_next(&c));
+            assert_int_equal(c.state, JSON_CUT_BROKEN);
+            free(copy);
+        }
+    }
+}
+
+static void depth_costs_a_walk_nothing(void **state)
+{
+    (void)state;
+    enum { N = 1000000 };
+    char *deep = malloc(2 * N + 2);
+    deep[0] = '[';
+    memset(deep + 1, '[', N);
+    memset(deep + 1 + N, ']', N);
+    deep[2 * N + 1] = ']';
+    struct json_cut c;
+    assert_true(json_cut_begin(&c, (struct str){deep, 2 * N + 2}, JSON_ARRAY));
+    assert_true(json_cut_next(&c));
+    assert_int_equal(c.value.n, 2 * N);
+    assert_false(json_cut_next(&c));
+    assert_int_equal(c.state, JSON_CUT_END);
+    free(deep);
+}
+
+static void wanted_members_are_picked_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error, *a, *b;
+        bool twice;
+    } rows[] = {
+        {"{\"a\":1,\"x\":[],\"b\":\"2\"}", NULL, "1", "\"2\"", false},
+        {"{\"x\":{\"a\":1}}", NULL, NULL, NULL, false},
+        {"{\"\\u0061\":1}", NULL, "1", NULL, false},
+        {"{\"A\":1}", NULL, NULL, NULL, false},
+        {"{\"x\":1,\"x\":2,\"a\":null}", NULL, "null", NULL, false},
+        {"{\"a\":1,\"a\":2,\"b\":3}", "a doubled member", "1", "3", true},
+        {"{\"a\":1,\"\\u0061\":2,\"a\":4}", "a doubled member", "1", NULL, true},
+        {"{\"a\":1,\"a\":2,\"b\":3", "broken JSON", NULL, NULL, false},
+        {"[1]", "no object", NULL, NULL, false},
+        {"", "no object", NULL, NULL, false},
+        {"\"a\"", "no object", NULL, NULL, false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct json_pick m[] = {{.name = STR("a")}, {.name = STR("b"), .value = STR("old")}};
+        const char *error = json_pick(str_of(rows[i].text), m, 2);
+        if ((error == NULL) != (rows[i].error == NULL) ||
+            (error && strcmp(error, rows[i].error) != 0))
+            fail_msg("%s: %s", rows[i].text, error ? error : "good");
+        assert_true(str_eq(m[0].value, str_of(rows[i].a)) && !m[0].value.p == !rows[i].a);
+        assert_true(str_eq(m[1].value, str_of(rows[i].b)) && !m[1].value.p == !rows[i].b);
+        assert_int_equal(m[0].twice, rows[i].twice);
+    }
+}
+
+static void single_values_are_read_strictly(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *text;
+    } texts[] = {
+        {"\"\"", ""},
+        {"\"x y\"", "x y"},
+        {"\"\\\"\\u20ac\\n\"", "\"\xe2\x82\xac\n"},
+        {"\"\\ud83d\\ude00\"", "\xf0\x9f\x98\x80"},
+        {"x", NULL},
+        {"", NULL},
+        {"\"", NULL},
+        {"\"x", NULL},
+        {"\"x\"y", NULL},
+        {"\"x\" ", NULL},
+        {"\"\\u0000\"", NULL},
+        {"\"\\x\"", NULL},
+        {"\"\x01\"", NULL},
+        {"\"\xc3\"", NULL},
+        {"null", NULL},
+    };
+    static const struct {
+        const char *value;
+        bool good;
+        int64_t n;
+    } numbers[] = {
+        {"0", true, 0},
+        {"-0", true, 0},
+        {"12", true, 12},
+        {"-9223372036854775808", true, INT64_MIN},
+        {"9223372036854775807", true, INT64_MAX},
+        {"9223372036854775808", false, 0},
+        {"01", false, 0},
+        {"-01", false, 0},
+        {"1.0", false, 0},
+        {"1e3", false, 0},
+        {"+1", false, 0},
+        {"-", false, 0},
+        {"", false, 0},
+        {"\"1\"", false, 0},
+        {" 1", false, 0},
+        {"true", false, 0},
+    };
+    struct arena a;
+    arena_init(&a, NULL, 0);
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        struct str s = STR("old");
+        assert_int_equal(json_cut_text(str_of(texts[i].value), &a, &s), texts[i].text != NULL);
+        assert_is(s, texts[i].text ? texts[i].text : "old");
+    }
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        int64_t n = 42;
+        assert_int_equal(json_cut_int(str_of(numbers[i].value), &n), numbers[i].good);
+        assert_true(n == (numbers[i].good ? numbers[i].n : 42));
+    }
+    arena_done(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,6 +714,12 @@ int main(void)
         cmocka_unit_test(doubled_names_are_found_in_large_objects),
         cmocka_unit_test(eleven_mb_with_100000_members_take_no_time),
         cmocka_unit_test(writer_makes_what_the_reader_reads),
+        cmocka_unit_test(a_check_takes_and_refuses_what_a_parse_does),
+        cmocka_unit_test(a_level_is_cut_into_its_values),
+        cmocka_unit_test(a_string_ends_where_it_ends_whatever_its_length),
+        cmocka_unit_test(depth_costs_a_walk_nothing),
+        cmocka_unit_test(wanted_members_are_picked_once),
+        cmocka_unit_test(single_values_are_read_strictly),
         cmocka_unit_test(a_tree_leaves_nothing_when_it_is_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

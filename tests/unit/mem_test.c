@@ -200,6 +200,38 @@ static void arena_large_wish_leaves_the_current_block_in_use(void **state)
     assert_int_equal(a.extra, 0);
 }
 
+static void a_sealed_arena_gives_nothing_more_of_what_it_has(void **state)
+{
+    (void)state;
+    char *first = mem_new(4000);
+    struct arena a;
+    arena_init(&a, first, 4000);
+    memset(arena_get(&a, 100), 'x', 100);
+    size_t used = arena_seal(&a);
+    assert_in_range(used, 100, 120); /* the owner may give back the rest */
+    mem_cut(first, used);
+    assert_int_equal(first[99], 'x');
+    char *second = arena_get(&a, 100);
+    assert_true(a.extra > 0);
+    memset(second, 'y', 100);
+    size_t extra = a.extra;
+    assert_int_equal(arena_seal(&a), used);
+    assert_true(a.extra < extra);
+    assert_int_equal(second[99], 'y');
+    extra = a.extra;
+    assert_int_equal(arena_seal(&a), used); /* nothing more to give */
+    assert_int_equal(a.extra, extra);
+    memset(arena_get(&a, 100000), 'z', 100000); /* a block of its own */
+    assert_int_equal(arena_seal(&a), used);
+    memset(arena_get(&a, 10), 'z', 10);
+    arena_done(&a);
+    mem_free(first);
+    arena_init(&a, NULL, 0);
+    assert_int_equal(arena_seal(&a), 0);
+    memset(arena_get(&a, 100), 'x', 100);
+    arena_done(&a);
+}
+
 static void arena_copies_joins_and_formats(void **state)
 {
     (void)state;
@@ -340,6 +372,7 @@ int main(void)
         cmocka_unit_test(arena_memory_is_aligned_and_apart),
         cmocka_unit_test(arena_blocks_double_up_to_64_kib),
         cmocka_unit_test(arena_large_wish_leaves_the_current_block_in_use),
+        cmocka_unit_test(a_sealed_arena_gives_nothing_more_of_what_it_has),
         cmocka_unit_test(arena_copies_joins_and_formats),
         cmocka_unit_test(arena_printf_grows_when_the_block_is_short),
         cmocka_unit_test(what_is_freed_or_grows_can_be_wiped),

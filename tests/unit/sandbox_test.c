@@ -202,9 +202,31 @@ static void ports_at_the_sandboxs_own_address_share_its_text(void **state)
     sandbox_unref(s);
 }
 
+static void a_renewed_record_keeps_generation_and_pool_and_the_old_one_is_let_go(void **state)
+{
+    (void)state;
+    struct sandbox from = simple();
+    struct sandbox *old = sandbox_new(&from);
+    from.until_unix_s = 99;
+    struct sandbox *s = sandbox_renew(&from, old);
+    assert_int_equal(s->generation, old->generation);
+    assert_true(str_eq(s->pool, old->pool));
+    assert_int_equal(s->until_unix_s, 99);
+    assert_true(sandbox_is_let_go(old) && !sandbox_is_let_go(s));
+    struct sandbox *other = sandbox_new(&from);
+    assert_int_not_equal(other->generation, s->generation);
+    sandbox_unref(old);
+    assert_text(s->id, "sb1");
+    sandbox_let_go(other);
+    assert_true(sandbox_is_let_go(other));
+    sandbox_unref(other);
+    sandbox_unref(s);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_renewed_record_keeps_generation_and_pool_and_the_old_one_is_let_go),
         cmocka_unit_test(a_record_keeps_copies_of_all_its_texts),
         cmocka_unit_test(every_record_has_a_generation_and_a_pool_of_its_own),
         cmocka_unit_test(a_record_lives_as_long_as_somebody_counts_on_it),

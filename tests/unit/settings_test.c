@@ -243,6 +243,13 @@ static void defaults_are_those_of_the_contract(void **state)
         {"max-memory", "0"},
         {"OPENSANDBOX_SECURE_ACCESS_KEYS", ""},
         {"OPENSANDBOX_INGRESS_LIFECYCLE_API_KEY", ""},
+        {"lifecycle-cache", "2s"},
+        {"lifecycle-negative-cache", "1s"},
+        {"lifecycle-not-ready-cache", "500ms"},
+        {"lifecycle-stale-max", "1m0s"},
+        {"lifecycle-max-calls", "32"},
+        {"lifecycle-connect-timeout", "1s"},
+        {"lifecycle-timeout", "3s"},
     };
     assert_true(judge(f, ""));
     assert_int_equal(ingress_schema.nrows, sizeof wanted / sizeof wanted[0]);
@@ -326,8 +333,8 @@ static void wrong_settings_are_refused_by_name(void **state)
         {"--h2-max-streams=0", "h2-max-streams: "},
         {"--h2-max-resets=0", "h2-max-resets: "},
         {"--h2-max-control-frames=0", "h2-max-control-frames: "},
-        {"--admin-token-file=/nowhere/t", "admin-token-file: /nowhere/t: No such"},
-        {"--admin-token-file=BLANK", "admin-token-file: the file is blank"},
+        {"--routes=r --admin-token-file=/nowhere/t", "admin-token-file: /nowhere/t: No such"},
+        {"--routes=r --admin-token-file=BLANK", "admin-token-file: the file is blank"},
         {"--provider-type=fast-sandbox", "fastpath-endpoint: "},
         {"--fastpath-endpoint=fp:9000", "secure-access-keys: "},
         {"--fastpath-endpoint=fp --secure-access-keys=a=AAEC", "fastpath-endpoint: "},
@@ -459,36 +466,15 @@ static void the_lifecycle_key_may_come_from_its_variable(void **state)
     assert_true(contains(printed, "\"OPENSANDBOX_SECURE_ACCESS_KEYS\": \"***\""));
 }
 
-static void parts_that_are_not_there_refuse_a_start(void **state)
+static void routes_over_rest_need_no_file_and_only_the_static_provider(void **state)
 {
     struct fixture *f = *state;
-    static const struct {
-        const char *words, *named;
-    } cases[] = {
-        {"", "provider-type: \"batchsandbox\""},
-        {"--provider-type=agent-sandbox", "provider-type: \"agent-sandbox\""},
-        {"--provider-type=fast-sandbox --fastpath-endpoint=f:1 --secure-access-keys=a=AAEC",
-         "provider-type: \"fast-sandbox\""},
-        {"--provider-type=lifecycle --lifecycle-url=http://h --lifecycle-api-key-file=KEYS",
-         "provider-type: \"lifecycle\""},
-        {"--routes=r --renew-intent-enabled", "renew-intent-enabled: "},
-        {"--routes=r --activity-enabled", "activity-enabled: "},
-        {"--routes=r --fastpath-endpoint=f:1 --secure-access-keys=a=AAEC", "fastpath-endpoint: "},
-        {"--routes=r --admin-token-file=KEYS", "admin-token-file: "},
-        {"--routes=r --max-connections-per-sandbox=1", "max-connections-per-sandbox: "},
-        {"--routes=r --rate-limit-per-sandbox=1", "rate-limit-per-sandbox: "},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (!judge(f, cases[i].words))
-            fail_msg("%s: %.*s", cases[i].words, STR_ARG(f->error));
-        struct str missing = ingress_settings_missing(&f->s, &f->a);
-        if (!str_starts(missing, str_of(cases[i].named)))
-            fail_msg("%s: %.*s", cases[i].words, STR_ARG(missing));
-    }
-    assert_true(judge(f, "--routes=r --backend-protocol=h2c --secure-access-keys=a=AAEC "
-                         "--tls-port=443 --tls-cert-dir=/tmp --proxy-protocol "
-                         "--trusted-proxies=::1"));
-    assert_int_equal(ingress_settings_missing(&f->s, &f->a).n, 0);
+    assert_true(judge(f, "--provider-type=static --admin-token-file=KEYS"));
+    assert_true(judge(f, "--routes=r --admin-token-file=KEYS"));
+    assert_false(judge(f, "--provider-type=static"));
+    assert_true(str_starts(f->error, STR("routes: ")));
+    assert_false(judge(f, "--admin-token-file=KEYS"));
+    assert_true(str_starts(f->error, STR("admin-token-file: ")));
 }
 
 static void odd_settings_are_warned_of(void **state)
@@ -546,7 +532,7 @@ int main(void)
         T(keys_come_from_flag_then_file_then_variable),
         T(a_bad_key_ring_is_named_by_its_source_and_never_shown),
         T(the_lifecycle_key_may_come_from_its_variable),
-        T(parts_that_are_not_there_refuse_a_start),
+        T(routes_over_rest_need_no_file_and_only_the_static_provider),
         T(odd_settings_are_warned_of),
         T(a_listener_is_an_address_or_all_of_them),
     };

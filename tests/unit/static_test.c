@@ -88,7 +88,7 @@ static void on_change(void *user, const struct sandbox *const *put, size_t nput,
     }
 }
 
-static const struct resolver_events events = {on_ready, on_change};
+static const struct resolver_events events = {.ready = on_ready, .change = on_change};
 
 static const struct sandbox *known(const char *id)
 {
@@ -681,8 +681,10 @@ static void on_change_stop(void *user, const struct sandbox *const *put, size_t 
 static void it_may_be_stopped_by_what_it_tells(void **state)
 {
     (void)state;
-    static const struct resolver_events stop_at_ready = {on_ready_stop, on_change},
-                                        stop_at_change = {on_ready, on_change_stop};
+    static const struct resolver_events stop_at_ready = {.ready = on_ready_stop,
+                                                         .change = on_change},
+                                        stop_at_change = {.ready = on_ready,
+                                                          .change = on_change_stop};
     struct arena a;
     struct str error;
     arena_init(&a, NULL, 0);
@@ -768,7 +770,8 @@ static void on_stop_post(struct worker *w, struct post *p)
 
 static void start_many(const char *path)
 {
-    static const struct resolver_events tell_tables = {publish_ready, publish_change};
+    static const struct resolver_events tell_tables = {.ready = publish_ready,
+                                                       .change = publish_change};
     struct arena a;
     struct str error;
     memset(&many, 0, sizeof many);
@@ -776,7 +779,7 @@ static void start_many(const char *path)
     many.owner = worker_new(WORKERS);
     for (unsigned i = 0; i < WORKERS; i++) {
         many.workers[i] = worker_new(i);
-        many.tables[i] = table_new(many.workers[i], on_table_gone);
+        many.tables[i] = table_new(many.workers[i], on_table_gone, NULL);
         worker_start(many.workers[i]);
     }
     many.s = static_start(many.owner, str_of(path), &tell_tables, NULL, &a, &error);

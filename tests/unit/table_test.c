@@ -70,7 +70,7 @@ static void on_gone(struct worker *w, const struct sandbox *s)
 static struct table *new_seen(struct worker *w)
 {
     memset(&seen, 0, sizeof seen);
-    return seen.t = table_new(w, on_gone);
+    return seen.t = table_new(w, on_gone, NULL);
 }
 
 static void a_record_is_found_until_it_is_gone(void **state)
@@ -287,7 +287,7 @@ static void a_table_that_goes_gives_back_what_it_did_not_apply(void **state)
 {
     (void)state;
     struct worker *w = worker_new(0), *owner = worker_new(1);
-    struct table *tables[] = {new_seen(w), table_new(w, on_gone)};
+    struct table *tables[] = {new_seen(w), table_new(w, on_gone, NULL)};
     struct sandbox **all = make_many();
     unsigned applied = 0;
     table_publish(tables, 2, (const struct sandbox *const *)all, MANY, NULL, 0, true, owner,
@@ -441,7 +441,7 @@ static void start_many(void)
     many.owner = worker_new(WORKERS);
     for (unsigned i = 0; i < WORKERS; i++) {
         many.workers[i] = worker_new(i);
-        many.tables[i] = table_new(many.workers[i], on_gone_of_many);
+        many.tables[i] = table_new(many.workers[i], on_gone_of_many, NULL);
         many.in_order[i] = true;
     }
     for (unsigned i = 0; i < WORKERS; i++)

@@ -367,6 +367,35 @@ static void roots_that_cannot_be_read_are_refused(void **state)
     pki_free(root);
 }
 
+static void a_certificate_of_our_own_is_whole_or_refused(void **state)
+{
+    (void)state;
+    struct pki_cert *one = pki_new(&(struct pki_wish){.cn = "one"}, NULL);
+    struct pki_cert *two = pki_new(&(struct pki_wish){.cn = "two"}, NULL);
+    const struct {
+        const char *cert, *key;
+        bool good;
+    } rows[] = {
+        {NULL, NULL, true},          {one->pem, one->key_pem, true},  {one->pem, NULL, false},
+        {NULL, one->key_pem, false}, {one->pem, two->key_pem, false}, {"junk", one->key_pem, false},
+        {one->pem, one->pem, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bench b;
+        bench_init(&b);
+        struct tls_client_rules rules = {.roots_pem = str_of(one->pem),
+                                         .cert_pem = str_of(rows[i].cert),
+                                         .key_pem = str_of(rows[i].key)};
+        struct tls_ctx *ctx = tls_client_new(&rules, &b.a, &b.error);
+        assert_int_equal(ctx != NULL, rows[i].good);
+        assert_int_equal(b.error.n > 0, !rows[i].good);
+        tls_ctx_unref(ctx);
+        arena_done(&b.a);
+    }
+    pki_free(one);
+    pki_free(two);
+}
+
 /* ---- kept sessions */
 
 static bool has(struct tls_sessions *s, const char *name, int64_t now_s)
@@ -463,6 +492,7 @@ int main(void)
         cmocka_unit_test(keys_may_turn_while_others_seal),
         cmocka_unit_test(names_are_dropped_with_the_last_reference_and_not_before),
         cmocka_unit_test(roots_that_cannot_be_read_are_refused),
+        cmocka_unit_test(a_certificate_of_our_own_is_whole_or_refused),
         cmocka_unit_test(the_session_longest_unused_makes_room),
         cmocka_unit_test(a_session_is_believed_for_an_hour_from_when_the_certificate_was_seen),
         cmocka_unit_test(authorities_of_our_own_are_whole_certificates),

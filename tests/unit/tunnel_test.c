@@ -140,7 +140,7 @@ static const struct proxy_rules rules = {
     .client = LIMITS,
     .origin = LIMITS,
     .pools = {.idle_ms = 50000, .idle_max = 4, .idle_cap = 8},
-    .timeout_ms = {60000, 60000, 60000, 60000, 60000, 3000},
+    .timeout_ms = {60000, 60000, 60000, 60000, 60000, 60000, 3000},
     .half_close_ms = 60000,
     .look_ms = 60000,
 };

@@ -25,7 +25,10 @@ static const struct file {
     {"upgrade.jsonl", run_upgrade, NULL},
     {"cli.jsonl", run_cli, NULL},
     {"redis_dsn.jsonl", run_redis_dsn, NULL},
+    {"renew_intent.jsonl", run_renew_intent, NULL},
+    {"activity.jsonl", run_activity, NULL},
     {"network_readiness.jsonl", run_network_readiness, NULL},
+    {"wake.jsonl", run_wake, NULL},
     {"policy_parse.jsonl", run_policy_parse, NULL},
     {"policy_eval_domain.jsonl", run_policy_eval_domain, NULL},
     {"policy_eval_ip.jsonl", run_policy_eval_ip, NULL},
@@ -51,6 +54,10 @@ static const struct file {
     {"substitute.jsonl", run_substitute, NULL},
     {"redact.jsonl", run_redact, NULL},
     {"supervisor.jsonl", run_supervisor, NULL},
+    {"route_scope.jsonl", run_route_scope, NULL},
+    {"fastpath.jsonl", run_fastpath, NULL},
+    {"provider_batchsandbox.jsonl", run_provider_batchsandbox, NULL},
+    {"provider_agent_sandbox.jsonl", run_provider_agent_sandbox, NULL},
 };
 
 struct counts {
@@ -94,7 +101,7 @@ static void run_row(const struct file *file, struct str line, bool all, struct c
     }
     struct arena a;
     arena_init(&a, NULL, 0);
-    struct row r = {.doc = doc, .v = json_root(doc), .a = &a};
+    struct row r = {.doc = doc, .v = json_root(doc), .line = line, .a = &a};
     if (all || !row_is(r.v, "level", "better")) {
         run_version(file, &r, false, counts);
         if (file->fits_h2 && file->fits_h2(&r))

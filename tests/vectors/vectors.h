@@ -13,6 +13,7 @@
 struct row {
     const struct json_doc *doc;
     const struct json *v; /* the row, an object */
+    struct str line;      /* its text */
     struct arena *a;      /* the row's */
     struct str trouble;   /* set by row_fail() */
     bool skipped;         /* set by row_skip() */
@@ -76,7 +77,10 @@ bool run_headers(struct row *r);
 bool run_upgrade(struct row *r);
 bool run_cli(struct row *r);
 bool run_redis_dsn(struct row *r);
+bool run_renew_intent(struct row *r);
+bool run_activity(struct row *r);
 bool run_network_readiness(struct row *r);
+bool run_wake(struct row *r);
 bool run_policy_parse(struct row *r);
 bool run_policy_eval_domain(struct row *r);
 bool run_policy_eval_ip(struct row *r);
@@ -102,5 +106,10 @@ bool run_inject(struct row *r);
 bool run_substitute(struct row *r);
 bool run_redact(struct row *r);
 bool run_supervisor(struct row *r);
+bool run_route_scope(struct row *r);
+bool run_fastpath(struct row *r);
+bool run_fastpath_join(struct row *r); /* the kind join among fastpath */
+bool run_provider_batchsandbox(struct row *r);
+bool run_provider_agent_sandbox(struct row *r);
 
 #endif

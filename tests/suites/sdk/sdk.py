@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Sends the published JavaScript SDK at a sidecar, straight and through two gateways: all in namespaces of their own.
+"""Sends the published JavaScript SDK at a sidecar, straight and through three gateways: all in namespaces of their own.
 
     sdk.py --gateway PATH --sidecar PATH --node-modules DIR [--logs DIR] [--groups LIST]
 
 The sidecar redirects DNS and web traffic of the network namespace it is in, so everything stands in one that ends with the run
-and has only loopback; the sandbox is 127.0.0.2 there.  The gateways have the static provider, so the groups left out are those
-that want another one.  What a program did wrong counts as a failed check.  Last line: 'N passed, N failed, N skipped'.
+and has only loopback; the sandboxes are 127.0.0.2 there.  Two gateways (header and URI form) find them through the suite's Kubernetes
+API and send renew intents to its Redis, one asks its lifecycle server.  What a program did wrong counts as a failed check.  Last
+line: 'N passed, N failed, N skipped'.
 """
 import argparse, json, os, re, shutil, subprocess, sys, tempfile
 
@@ -14,10 +15,9 @@ sys.path.insert(0, os.path.dirname(HERE))
 from run import Program  # noqa: E402
 
 INSIDE = "SALLYPORT_SDK_INSIDE"
-POD, TOKEN, SECURE = "127.0.0.2", "egress-token-0123456789abcdef", "secure-token-abc"     # as kit.mjs has them
+POD, TOKEN, API_KEY = "127.0.0.2", "egress-token-0123456789abcdef", "suite-key"     # as kit.mjs has them
 KEYS = "a=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-GROUPS = "start,header,uri,path,docker,proxy,direct,secure,forward,websocket,load"
-OPEN = ["header", "uri", "path", "docker", "proxy", "direct", "forward", "ws", "load-1", "load-2", "open"]
+HEADER, URI, ASKING = "127.0.0.1:28888", "127.0.0.1:28898", "127.0.0.1:28908"
 POLICY = {"defaultAction": "deny", "egress": [{"action": "allow", "target": "packages.example.org"}]}
 
 
@@ -45,20 +45,20 @@ class Part(Program):
                                         env={**os.environ, **dict(env)})
 
 
-def routes(folder):
-    boxes = {"sbx-" + name: {"address": POD} for name in OPEN}
-    boxes.update((name, {"address": POD, "secureAccessToken": SECURE}) for name in ("sbx-secure", "my-sandbox"))
-    with open(folder + "/routes.json", "w") as f:
-        json.dump({"sandboxes": boxes}, f)
-    return f.name
-
-
 def programs(a, folder):
-    common = [a.gateway, "--routes=" + routes(folder), "--allow-target-cidr=127.0.0.0/8", "--secure-access-keys=" + KEYS, "--workers=2"]
+    with open(folder + "/api-key", "w") as f:
+        f.write(API_KEY + "\n")
+    common = [a.gateway, "--allow-target-cidr=127.0.0.0/8", "--secure-access-keys=" + KEYS, "--workers=2"]
+    cluster = [*common, "--namespace=opensandbox", "--provider-type=batchsandbox", "--renew-intent-enabled", "--renew-intent-min-interval=2",
+               "--renew-intent-redis-dsn=redis://127.0.0.1:16379/0"]
+    kube = [("KUBECONFIG", HERE + "/kubeconfig.yaml")]
     sidecar = {"HTTP_ADDR": POD + ":18080", "TOKEN": TOKEN, "MODE": "dns+nft", "MITMPROXY_TRANSPARENT": "true",
                "RULES": json.dumps(POLICY)}
-    return [Part(a.logs, "gateway", [*common, "--mode=header", "--port=28888"]),
-            Part(a.logs, "gateway-uri", [*common, "--mode=uri", "--port=28898", "--admin-addr=127.0.0.1:28899"]),
+    return [Part(a.logs, "gateway", [*cluster, "--mode=header", "--port=28888"], kube),
+            Part(a.logs, "gateway-uri", [*cluster, "--mode=uri", "--port=28898", "--admin-addr=127.0.0.1:28899"], kube),
+            Part(a.logs, "gateway-lifecycle", [*common, "--provider-type=lifecycle", "--lifecycle-url=http://127.0.0.1:16080",
+                                               "--lifecycle-api-key-file=" + folder + "/api-key", "--port=28908",
+                                               "--admin-addr=127.0.0.1:28909"]),
             Part(a.logs, "sidecar", [a.sidecar], [("OPENSANDBOX_EGRESS_" + k, v) for k, v in sidecar.items()])]
 
 
@@ -68,8 +68,8 @@ def drive(a, folder):
         if name.endswith(".mjs"):
             shutil.copy(os.path.join(HERE, name), folder)
     os.symlink(os.path.abspath(a.node_modules), folder + "/node_modules")   # node looks for packages beside the script
-    argv = ["node", folder + "/run.mjs", "--ingress", "127.0.0.1:28888", "--ingress-uri", "127.0.0.1:28898", "--egress", POD + ":18080",
-            "--groups", a.groups]
+    argv = ["node", folder + "/run.mjs", "--ingress", HEADER, "--ingress-uri", URI, "--ingress-lifecycle", ASKING,
+            "--egress", POD + ":18080", "--renew", "--groups", a.groups]
     last = ""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as suite:
         for line in suite.stdout:
@@ -86,7 +86,7 @@ def main():
     ap.add_argument("--sidecar", required=True)
     ap.add_argument("--node-modules", default=HERE + "/node_modules")
     ap.add_argument("--logs", default=tempfile.gettempdir())
-    ap.add_argument("--groups", default=GROUPS)
+    ap.add_argument("--groups", default="", help="a comma list; all of them unless given")
     a = ap.parse_args()
     if not os.environ.get(INSIDE):
         enter()

@@ -1,0 +1,297 @@
+/* entries.c — an entry per key, in the order in which they were wanted last.  One whose time is
+ * over stays until the next sweep: who wants it meanwhile asks anew and, where the answer is the
+ * same, keeps its record and so its connections. */
+#include <assert.h>
+
+#include "ingress/fastpath/fastpath_impl.h"
+
+enum { ENTRIES_MAX = 16384, REASON_BYTES = 256 };
+#define FAR_S (INT64_C(10) * 365 * 86400)
+
+/* ---- entries */
+
+static struct str put(char **at, struct str s)
+{
+    struct str ret = {*at, s.n};
+    if (s.n > 0)
+        memcpy(*at, s.p, s.n);
+    *at += s.n;
+    return ret;
+}
+
+static struct entry *entry_new(struct fastpath *f, const struct want *want)
+{
+    struct entry *e = mem_new(sizeof *e + want->key.n + want->ns.n + want->id.n);
+    char *at = e->text;
+    e->f = f;
+    e->key = put(&at, want->key);
+    e->ns = put(&at, want->ns);
+    e->id = put(&at, want->id);
+    list_push(&f->by_want, &e->link);
+    map_put(f->entries, e->key, e);
+    return e;
+}
+
+/* Out of the map and the list; its key is still good. */
+static void entry_take_out(struct entry *e)
+{
+    assert(!e->flight);
+    list_del(&e->link);
+    map_del(e->f->entries, e->key);
+}
+
+static void entry_free(struct entry *e)
+{
+    sandbox_unref(e->record);
+    mem_free(e);
+}
+
+/* Last thing in an event: who is told may stop us. */
+static void entry_gone(struct entry *e)
+{
+    struct fastpath *f = e->f;
+    bool known = e->record != NULL;
+    entry_take_out(e);
+    if (known) /* what runs on it goes on: it is only forgotten */
+        sandbox_let_go(e->record);
+    if (known)
+        f->ev.change(f->user, NULL, 0, &e->key, 1);
+    entry_free(e);
+}
+
+static bool is_full(const struct fastpath *f)
+{
+    return map_size(f->entries) >= ENTRIES_MAX;
+}
+
+/* Who was wanted least recently and can go, or NULL: all of them wait for an answer. */
+static struct entry *oldest(struct fastpath *f)
+{
+    list_each(l, &f->by_want)
+    {
+        struct entry *e = container_of(l, struct entry, link);
+        if (!e->flight)
+            return e;
+    }
+    return NULL;
+}
+
+/* ---- answers */
+
+/* The moment when a credential is near its end, ms of the monotonic clock. */
+static uint64_t fresh_ms(struct worker *w, int64_t expires_unix_s)
+{
+    int64_t now_s = worker_unix_s(w);
+    if (expires_unix_s - now_s > FAR_S)
+        expires_unix_s = now_s + FAR_S;
+    int64_t left = (expires_unix_s - FAST_NEAR_EXPIRY_S) * 1000 - (int64_t)worker_unix_ms(w);
+    return worker_now(w) + (left > 0 ? (uint64_t)left : 0);
+}
+
+/* Tells of e what `said` says; the record that is there stays if it says the same. */
+static void learn(struct entry *e, const struct sandbox *said)
+{
+    struct fastpath *f = e->f;
+    struct sandbox *old = e->record;
+    if (old && sandbox_same(old, said)) {
+        atomic_store_explicit(&old->learned_ms, said->learned_ms, memory_order_relaxed);
+        atomic_store_explicit(&old->fresh_ms, said->fresh_ms, memory_order_relaxed);
+        f->ev.same(f->user, e->key);
+        return;
+    }
+    if (old && said->fault != FAULT_FASTPATH_NOT_FOUND)
+        sandbox_let_go(old); /* another credential, or nothing known: what runs goes on */
+    e->record = sandbox_new(said);
+    const struct sandbox *record = e->record;
+    sandbox_ref(record);
+    f->ev.change(f->user, &record, 1, NULL, 0);
+    sandbox_unref(record);
+    sandbox_unref(old);
+}
+
+static struct sandbox blank(const struct entry *e, enum fault_id fault)
+{
+    bool not_ready = fault == FAULT_FASTPATH_UNAVAILABLE;
+    return (struct sandbox){.key = e->key,
+                            .ns = e->ns,
+                            .id = e->id,
+                            .token = STR(""),
+                            .state = !fault      ? SANDBOX_RUNNING
+                                     : not_ready ? SANDBOX_NOT_READY
+                                                 : SANDBOX_FAILED,
+                            .fault = fault,
+                            .fault_value = STR(""),
+                            .reason = STR(""),
+                            .until_unix_s = INT64_MAX,
+                            .learned_ms = e->asked_ms,
+                            .fresh_ms = e->asked_ms};
+}
+
+static void learn_code(struct entry *e, enum grpc_code code, struct str detail, struct arena *a)
+{
+    struct sandbox said = blank(e, fast_fault(code));
+    e->expires_unix_s = 0;
+    if (said.fault == FAULT_FASTPATH_FAILED)
+        said.fault_value = str_of(grpc_code_text(code));
+    detail = str_head(detail, detail.n < REASON_BYTES ? detail.n : REASON_BYTES);
+    said.reason = arena_printf(a, "%s%s%.*s", grpc_code_text(code), detail.n > 0 ? ": " : "",
+                               STR_ARG(detail));
+    learn(e, &said);
+}
+
+static void learn_route(struct entry *e, const struct pb_resolved *r, struct arena *a)
+{
+    struct fast_route route;
+    struct worker *w = e->f->w;
+    fast_route_read(r, worker_unix_s(w), a, &route);
+    struct sandbox said = blank(e, route.fault);
+    e->expires_unix_s = route.fault ? 0 : route.expires_unix_s;
+    said.fault_value = route.fault_value;
+    said.reason = route.reason;
+    if (!route.fault) {
+        said.ends = &route.end;
+        said.nends = 1;
+        said.fresh_ms = fresh_ms(w, route.expires_unix_s);
+    }
+    learn(e, &said);
+}
+
+static void on_answer(void *user, enum grpc_code code, struct str message, struct str detail)
+{
+    struct entry *e = user;
+    struct pb_resolved r;
+    struct arena a;
+    char first[2048];
+    e->flight = NULL;
+    arena_init_private(&a, first, sizeof first);
+    if (code == GRPC_OK && !pb_read_resolved(message, &a, &r)) {
+        code = GRPC_INTERNAL;
+        detail = STR("the answer cannot be read");
+    }
+    e->f->calls[code]++;
+    if (code == GRPC_OK)
+        learn_route(e, &r, &a);
+    else
+        learn_code(e, code, detail, &a);
+    arena_done(&a);
+}
+
+/* ---- asking */
+
+static void ask(struct entry *e, uint16_t port)
+{
+    struct fastpath *f = e->f;
+    struct arena a;
+    char first[1024];
+    arena_init(&a, first, sizeof first);
+    /* The exact clock: what was asked for by another thread in this turn must not look younger. */
+    e->asked_ms = worker_now_us(f->w) / 1000;
+    e->flight = grpc_call(f->caller, str_of(fastpath_service), STR("ResolveEndpoint"),
+                          pb_resolve(e->ns, e->id, port, f->access, &a), f->call_ms, on_answer, e);
+    arena_done(&a);
+}
+
+/* A record that nobody keeps: those who wait are told, and it is gone. */
+static void refuse(struct fastpath *f, const struct want *want)
+{
+    struct entry e = {.f = f, .key = want->key, .ns = want->ns, .id = want->id};
+    e.asked_ms = worker_now_us(f->w) / 1000;
+    struct sandbox said = blank(&e, FAULT_FASTPATH_UNAVAILABLE);
+    said.reason = STR("too many calls");
+    const struct sandbox *record = sandbox_new(&said);
+    f->overflows++;
+    f->ev.change(f->user, &record, 1, NULL, 0);
+    f->ev.change(f->user, NULL, 0, &record->key, 1);
+    sandbox_unref(record);
+}
+
+static void want_new(struct fastpath *f, const struct want *want)
+{
+    bool full = is_full(f);
+    struct entry *old = full ? oldest(f) : NULL;
+    if (full && !old) {
+        refuse(f, want);
+        return;
+    }
+    ask(entry_new(f, want), want->port);
+    if (old)
+        entry_gone(old);
+}
+
+void entries_want(void *self, const struct want *want)
+{
+    struct fastpath *f = self;
+    struct entry *e = map_get(f->entries, want->key);
+    if (!e) {
+        want_new(f, want);
+        return;
+    }
+    list_del(&e->link);
+    list_push(&f->by_want, &e->link);
+    if (!e->flight)
+        ask(e, want->port);
+}
+
+void entries_drop(void *self, struct str key, uint64_t generation)
+{
+    struct fastpath *f = self;
+    struct entry *e = map_get(f->entries, key);
+    if (!e || !e->record || e->record->generation != generation)
+        return;
+    if (!e->flight) {
+        entry_gone(e);
+        return;
+    }
+    struct sandbox *old = e->record;
+    e->record = NULL;
+    e->expires_unix_s = 0;
+    f->ev.change(f->user, NULL, 0, &old->key, 1);
+    sandbox_unref(old);
+}
+
+/* ---- the sweep */
+
+static bool is_over(const struct entry *e, int64_t now_s)
+{
+    return !e->flight && !fast_fresh(e->expires_unix_s, now_s);
+}
+
+static size_t take_out_over(struct fastpath *f, struct entry **over, struct str *gone)
+{
+    int64_t now_s = worker_unix_s(f->w);
+    size_t n = 0;
+    list_each(l, &f->by_want)
+    {
+        struct entry *e = container_of(l, struct entry, link);
+        if (!is_over(e, now_s))
+            continue;
+        entry_take_out(e);
+        gone[n] = e->key;
+        over[n++] = e;
+    }
+    return n;
+}
+
+void entries_sweep(struct fastpath *f)
+{
+    size_t room = map_size(f->entries);
+    struct entry **over = mem_new((room + 1) * sizeof *over);
+    struct str *gone = mem_new((room + 1) * sizeof *gone);
+    size_t n = take_out_over(f, over, gone);
+    if (n > 0)
+        f->ev.change(f->user, NULL, 0, gone, n);
+    for (size_t i = 0; i < n; i++)
+        entry_free(over[i]);
+    mem_free(over);
+    mem_free(gone);
+}
+
+void entries_end(struct fastpath *f)
+{
+    for (struct list *l; (l = list_pop(&f->by_want));) {
+        struct entry *e = container_of(l, struct entry, link);
+        if (e->flight)
+            grpc_cancel(e->flight);
+        entry_free(e);
+    }
+}
