@@ -199,5 +199,13 @@ struct str parts_unready(struct gateway *g, struct arena *a)
         said = g->resolver->unready(g->resolving, a);
     if (said.n == 0 && g->fasting && g->fast->unready)
         said = g->fast->unready(g->fasting, a);
-    return said;
+    return said.n > 0 ? arena_cat(a, said, STR("\n")) : STR("");
+}
+
+struct str parts_age(struct gateway *g, struct arena *a)
+{
+    if (!g->resolving || !g->resolver->age_ms)
+        return STR("");
+    return arena_printf(a, "last news of sandboxes %llu s ago\n",
+                        (unsigned long long)g->resolver->age_ms(g->resolving) / 1000);
 }

@@ -17,5 +17,7 @@ void parts_stop(struct gateway *g);
 void parts_metrics(struct gateway *g, struct metrics_out *o);
 /* What is missing while it is not ready: one line with its end, or "". */
 struct str parts_unready(struct gateway *g, struct arena *a);
+/* How old what it goes by may be: a line with its end, or "". */
+struct str parts_age(struct gateway *g, struct arena *a);
 
 #endif

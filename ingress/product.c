@@ -184,6 +184,11 @@ static struct str unready(struct app *app, struct arena *a)
     return parts_unready(gateway_of(app), a);
 }
 
+static struct str ready_text(struct app *app, struct arena *a)
+{
+    return parts_age(gateway_of(app), a);
+}
+
 /* The notes have intervals of their own: it is enough to be told as often as
  * the shorter one. */
 static uint64_t moved_ms(const void *settings)
@@ -372,6 +377,7 @@ const struct product ingress_product = {
     .stop = stop,
     .remarks = remarks,
     .unready = unready,
+    .ready_text = ready_text,
     .moved_ms = moved_ms,
     .metrics = metrics,
     .pages = pages,

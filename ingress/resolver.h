@@ -141,6 +141,8 @@ struct resolver {
      * may be NULL. */
     void (*metrics)(void *self, struct metrics_out *o);
     struct str (*unready)(void *self, struct arena *a);
+    /* ms since whoever it asks last said something; NULL: of no meaning. */
+    uint64_t (*age_ms)(void *self);
 };
 
 extern const struct resolver static_resolver, lifecycle_resolver, kube_resolver, fastpath_resolver;

@@ -13,18 +13,32 @@ static struct str healthz(struct app *app, int *status, struct arena *a)
     return STR("ok\n");
 }
 
-static struct str readyz(struct app *app, int *status, struct arena *a)
+static struct str starting(struct app *app, struct arena *a)
 {
     const struct product *product = app_product_of(app);
-    struct str no = STR("");
-    if (app_phase(app) == APP_STARTING)
-        no = arena_printf(a, "starting: %s\n", product->not_ready);
-    else if (app_phase(app) == APP_DRAINING)
-        no = STR("draining\n");
-    else if (product->unready)
-        no = product->unready(app, a);
+    struct str said = product->unready ? product->unready(app, a) : STR("");
+    if (said.n > 0)
+        return arena_cat(a, STR("starting: "), said);
+    return arena_printf(a, "starting: %s\n", product->not_ready);
+}
+
+static struct str serving(struct app *app, int *status, struct arena *a)
+{
+    const struct product *product = app_product_of(app);
+    struct str no = product->unready ? product->unready(app, a) : STR("");
     *status = no.n ? 503 : 200;
-    return no.n ? no : STR("ready\n");
+    if (no.n)
+        return no;
+    return arena_cat(a, STR("ready\n"),
+                     product->ready_text ? product->ready_text(app, a) : STR(""));
+}
+
+static struct str readyz(struct app *app, int *status, struct arena *a)
+{
+    *status = 503;
+    if (app_phase(app) == APP_STARTING)
+        return starting(app, a);
+    return app_phase(app) == APP_DRAINING ? STR("draining\n") : serving(app, status, a);
 }
 
 static struct str config(struct app *app, int *status, struct arena *a)

@@ -120,10 +120,17 @@ static struct str unready(void *self, struct arena *a)
                         s.fault.n ? ": " : "", STR_ARG(s.fault));
 }
 
+static uint64_t age_ms(void *self)
+{
+    const struct kube *k = self;
+    return kube_feed_state(k->feed).news_age_ms;
+}
+
 const struct resolver kube_resolver = {.name = "kubernetes",
                                        .check = check,
                                        .start = start,
                                        .reload = reload,
                                        .stop = stop,
                                        .metrics = metrics,
-                                       .unready = unready};
+                                       .unready = unready,
+                                       .age_ms = age_ms};

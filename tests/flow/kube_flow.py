@@ -245,9 +245,8 @@ def late_news_about_an_earlier_instance_change_nothing(lab):
     comes(gw, pods, "127.0.0.2", "mark")
     equal(ask(gw, pods), "127.0.0.3", "after a late DELETE")
     server.objects["ns-1", "sb1"] = (two, batchsandbox("sb1", "ns-1", one, 101, "127.0.0.2"))
-    server.compact()
     lists = gw.metric("ingress_kube_lists")
-    server.end_watches("end")
+    server.compact()
     wait_for(lambda: gw.metric("ingress_kube_lists") > lists, "another list")
     equal(ask(gw, pods), "127.0.0.3", "after a list that still has the first")
 
@@ -354,7 +353,6 @@ def a_version_that_is_gone_lists_again_and_streams_live_on(lab):
     comes(gw, pods, 404)
     server.objects.pop(("ns-1", "sb2"))  # while nobody looks
     server.compact()
-    server.end_watches("end")
     comes(gw, pods, 404, "sb2")
     check(faults(gw, "expired") >= 1, "no 410")
     c.buf = b""
@@ -369,10 +367,9 @@ def a_server_that_talks_nonsense_changes_nothing(lab):
     gw = gateway(lab, server)
     watching(gw)
     wait_for(lambda: gw.metric("ingress_kube_events") > 0, "a bookmark")
-    server.compact()
     server.faults.extend([lambda s, r: r.send(b"\x00\x01\x02 nonsense\r\n\r\n"), lambda s, r: False if r.watch else r.answer(200, b"{]"),
                           lambda s, r: False if r.watch else r.answer(200, b'{"metadata":{"resourceVersion":"900"},"items":{}}')])
-    server.end_watches("fin")
+    server.compact()
     wait_for(lambda: not server.faults, "all of it was heard", 60)
     equal(ask(gw, pods), "127.0.0.2", "answer")
     server.put("sb1", "127.0.0.3")

@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
 import balancer
@@ -63,19 +62,22 @@ class Replica:
 
 
 class Cluster(demo.Show):
+    dir = STATE / "cluster"
+
     # -- the stage
     def start(self):
         if not balancer.program() or not shutil.which("redis-server"):
             raise Failed("haproxy and redis-server must be installed")
-        self.dir = tempfile.mkdtemp(prefix="sallyport-demo-")
+        shutil.rmtree(self.dir, ignore_errors=True)
+        self.dir.mkdir()
         self.backend_port = self.start_backend("old-address", "demo_backend.py", "--host", OLD)
         self.start_backend("new-address", "demo_backend.py", "--host", NEW, "--port", str(self.backend_port))
-        self.kube = KubeServer(self.dir)
+        self.kube = KubeServer(str(self.dir))
         self.kubeconfig = self.kube.kubeconfig()
         taken = {self.backend_port, self.kube.port}
         self.redis_port = free_port(taken=taken)
         taken.add(self.redis_port)
-        self.processes.start("redis", ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", self.dir, "--save", "",
+        self.processes.start("redis", ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", str(self.dir), "--save", "",
                                        "--appendonly", "no"])
         wait_for(self.redis_answers, "redis-server")
         self.one, self.two = self.replicas = [Replica(self, name, taken) for name in ("one", "two")]
@@ -209,6 +211,7 @@ class Cluster(demo.Show):
             at = time.monotonic()
             self.kube.put("mover", to)
             load.until(300)
+            load.until_all(time.monotonic())
             late = max(late, load.last_elsewhere(to) - at)
         load.stop()
         self.nothing_failed(load, "no request failed, those that were under way at the old address were asked again by the gateway")

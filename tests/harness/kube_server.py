@@ -265,11 +265,14 @@ class KubeServer:
             self.ready_pages = [b",".join(texts[i:i + 500]) for i in range(0, n, 500)]
 
     def compact(self):
-        """Versions so far are gone."""
+        """Versions so far are gone; open watches end without having heard of a newer one."""
         with self.lock:
             self.log = []
             self.rv += 1
             self.oldest = self.rv
+            self.ending = "end"
+            self.generation += 1
+            self.lock.notify_all()
 
     def end_watches(self, how="end"):
         """how: end (a whole answer), fin, rst, half (in the middle of an event)."""
@@ -373,10 +376,10 @@ class KubeServer:
         end = time.monotonic() + int(r.query.get("timeoutSeconds", "300"))
         while not self.closed and generation == self.generation and time.monotonic() < end:
             with self.lock:
-                if log is not self.log:
-                    log, at = self.log, 0
                 if at == len(log) and generation == self.generation:
                     self.lock.wait(0.05)
+                if log is not self.log or generation != self.generation:
+                    break
                 lines = [line for _, line in log[at:]]
                 at += len(lines)
                 rv = self.rv

@@ -28,10 +28,11 @@ class Load:
         self.sent = {}  # answer → when the last request was sent that got it
         self.start = time.monotonic()
         self.over = threading.Event()
-        self.threads = [threading.Thread(target=self.client, daemon=True) for _ in range(clients)]
-        Load.running.append(self)
+        self.begun = [0.0] * clients  # when each sent the last one that it has an answer for
+        self.threads = [threading.Thread(target=self.client, args=(n,), daemon=True) for n in range(clients)]
         for t in self.threads:
             t.start()
+        Load.running.append(self)
 
     # -- one client
     def dial(self):
@@ -92,10 +93,12 @@ class Load:
             self.by[who] += 1
             self.sent[who] = max(sent, self.sent.get(who, 0.0))
 
-    def client(self):
+    def client(self, n):
         conn = None
         while not self.over.is_set():
+            begun = time.monotonic()
             conn = self.one(conn)
+            self.begun[n] = begun
         if conn:
             conn.close()
 
@@ -104,6 +107,10 @@ class Load:
         """Goes on until so many more have been answered, or failed."""
         enough = self.asked + more
         wait_for(lambda: self.asked >= enough, f"{more} more requests", 60.0)
+
+    def until_all(self, since):
+        """Goes on until each client has the answer to something that it asked since then: nothing older is under way."""
+        wait_for(lambda: min(self.begun) >= since, "each client gets an answer", 60.0)
 
     def last_elsewhere(self, who):
         """When the last request was sent that another than this answered."""
