@@ -512,7 +512,7 @@ EACH_PAIR(an_interim_head_that_is_not_wanted_is_the_end_too)
     call_answer_head(a, &(struct http_head){.status = 103, .length = -1}, false);
     settle();
     has(q, "502");
-    has_not(q, "103");
+    assert_int_not_equal(strncmp(call_text(q), "103", 3), 0);
     has(q, "closed ok\n");
     assert_true(is_rid(a));
     assert_int_equal(rig_running(&rig), 0);

@@ -51,6 +51,8 @@ def secure(to, token="s3cret-t0ken"):
     return {**entry(to), "secureAccessToken": token}
 
 
+SUPPRESSIONS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tsan.supp")
+
 class Gateway:
     """The program as a process: started with a routes file of its own, its log kept."""
 
@@ -88,7 +90,7 @@ class Gateway:
             argv.append(f"--workers={self.lab.workers}")
         argv += self.flags
         env = {"PATH": "/usr/bin:/bin", "ASAN_OPTIONS": "exitcode=99:detect_leaks=1",
-               "UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1:atexit_sleep_ms=50",
+               "UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1:atexit_sleep_ms=50:suppressions=" + SUPPRESSIONS,
                "LSAN_OPTIONS": "exitcode=98", **(self.env or {})}
         nofile = self.nofile
 
