@@ -245,15 +245,17 @@ bool lookup_again(struct worker *w, const struct facts *f, const struct verdict 
     bool stale = why == WHY_STALE && g->wake && f->head->protocol.n == 0;
     bool moved = stage == STAGE_DIAL && !is_fast(note) && g->resolver->asks &&
                  (why == WHY_DIAL || why == WHY_DNS || why == WHY_DEADLINE);
-    bool replaced = why == WHY_REVOKED; /* the table knows where it is now, or that it is gone */
-    if (note->again || !(stale || moved || replaced))
+    if (why == WHY_REVOKED) { /* the table knows where it is now, or that it is gone */
+        note->waiting = WAITING_NOTHING;
+        return true;
+    }
+    if (note->again || !(stale || moved))
         return false;
-    if (!replaced)
-        lookup_drop(w, note);
+    lookup_drop(w, note);
     note->again = true;
     note->stale = stale;
     note->woken = false;
     note->waiting = WAITING_NOTHING;
-    note->after_ms = replaced ? note->after_ms : worker_now(w);
+    note->after_ms = worker_now(w);
     return true;
 }

@@ -60,7 +60,8 @@ struct product {
     /* Why /readyz says no, one line with its end; "": it does not.  On the main worker; NULL: it
      * goes by the phase alone. */
     struct str (*unready)(struct app *app, struct arena *a);
-    /* What /readyz says after "ready", lines with their ends.  On the main worker; NULL: nothing. */
+    /* What /readyz says after "ready", lines with their ends.  On the main worker; NULL: nothing.
+     */
     struct str (*ready_text)(struct app *app, struct arena *a);
     /* The product's own metrics. */
     void (*metrics)(struct app *app, struct metrics_out *o);

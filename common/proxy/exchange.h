@@ -16,6 +16,7 @@ enum {
     REPLAY_BYTES = 65536,
     FIRST_ARENA_BYTES = 2560,
     CONTINUE_MS = 1000,
+    TURNS_MOST = 8,      /* so often a request may be decided anew */
     HANDSHAKE_MS = 45000 /* contract ingress 9.2 */
 };
 

@@ -174,9 +174,10 @@ struct gate {
     void (*admit)(struct worker *w, const struct facts *f, struct arena *a, struct verdict *v);
     /* The origin could not be connected to (STAGE_DIAL; DIAL, DNS, TLS or DEADLINE), or answer()
      * did not want its final head (STAGE_ANSWER, nothing has gone down but a 100): true: decide()
-     * is asked anew, once.  Only while all of the request is still at hand: always at STAGE_DIAL,
-     * at STAGE_ANSWER without a body or as far as it was kept (verdict.keep); never of one that was
-     * held.  NULL: never. */
+     * is asked anew, once.  Or the pool has ended (REVOKED), before there was a connection
+     * (STAGE_DIAL) or before the origin said a word to an idempotent request (STAGE_WAIT): a few
+     * times.  Only while all of the request is still at hand: always at STAGE_DIAL, else without a
+     * body or as far as it was kept (verdict.keep); never of one that was held.  NULL: never. */
     bool (*again)(struct worker *w, const struct facts *f, const struct verdict *v, enum why why,
                   enum stage stage);
     /* Bytes have moved, and it was judged, or this was told last, at least proxy_rules.moved_ms

@@ -6,18 +6,20 @@
 
 /* ---- what is kept */
 
-/* gate->again() may still be asked. */
-static bool may_ask(const struct exchange *x)
+/* gate->again() may still be asked: once, but for pools that end, which are not the request's
+ * doing; the number of turns bounds them. */
+static bool may_ask(const struct exchange *x, enum why why)
 {
-    return !x->again && !x->hinted && !x->tunnel && x->down && x->status == 0 &&
-           x->verdict.hold == 0 && x->p->rules.gate->again;
+    return (!x->again || (why == WHY_REVOKED && x->facts.turn < TURNS_MOST)) && !x->hinted &&
+           !x->tunnel && x->down && x->status == 0 && x->verdict.hold == 0 &&
+           x->p->rules.gate->again;
 }
 
 /* A length that is too long is known beforehand, and near the memory cap nobody's body is kept. */
 static size_t keep_of(const struct exchange *x)
 {
     size_t keep = x->verdict.keep;
-    if (keep == 0 || !may_ask(x) || proxy_crowded(x->p))
+    if (keep == 0 || !may_ask(x, WHY_OK) || proxy_crowded(x->p))
         return 0;
     return x->request->length > 0 && (uint64_t)x->request->length > keep ? 0 : keep;
 }
@@ -126,10 +128,10 @@ static void start_over(struct exchange *x, enum why why)
 bool replay_again(struct exchange *x, enum why why, enum stage stage)
 {
     const struct gate *gate = x->p->rules.gate;
-    if (!may_ask(x) || !is_at_hand(x, why, stage))
+    if (!may_ask(x, why) || !is_at_hand(x, why, stage))
         return false;
     struct facts f = exchange_facts(x, x->facts.snap);
-    x->again = true;
+    x->again |= why != WHY_REVOKED;
     if (!gate->again(x->p->w, &f, &x->verdict, why, stage))
         return false;
     start_over(x, why);

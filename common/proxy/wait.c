@@ -8,10 +8,7 @@
 #include "base/map.h"
 #include "proxy/exchange.h"
 
-enum {
-    TURNS_MOST = 8, /* so often a request may be decided anew */
-    SLICE = 128     /* so many in a turn of the loop */
-};
+enum { SLICE = 128 }; /* so many in a turn of the loop */
 
 struct wait_line {
     struct list link;    /* in waits.told, once the key is known */
