@@ -112,7 +112,7 @@ static bool blocked(const struct facts *f, const struct sandbox *s, const struct
                     const struct str *given)
 {
     int64_t limit = gate_view(f)->set->signature_failure_limit;
-    if (limit <= 0 || !r->is_signed || given || s->token.n == 0)
+    if (limit <= 0 || !r->by || given || s->token.n == 0)
         return false;
     return failures_recent(gate_worker(f)->all->by_sandbox, r->id, f->now_ms / 1000) >= limit;
 }
@@ -122,8 +122,12 @@ static bool admit(const struct facts *f, const struct sandbox *s, struct gateway
 {
     const struct route *r = &note->route;
     const struct str *given = head_get(f->head, STR("opensandbox-secure-access"));
-    struct signed_route sr = {r->id, r->exp36, r->signature, r->port};
-    note->access = access_check(s->token, given, r->is_signed ? &sr : NULL, gate_view(f)->keys,
+    struct signed_route sr = {.id = r->id, .port = r->port};
+    if (r->by) {
+        sr.exp36 = r->by->exp36;
+        sr.signature = r->by->signature;
+    }
+    note->access = access_check(s->token, given, r->by ? &sr : NULL, gate_view(f)->keys,
                                 blocked(f, s, r, given), f->unix_s);
     if (access_allows(note->access))
         return true;
@@ -134,13 +138,13 @@ static bool admit(const struct facts *f, const struct sandbox *s, struct gateway
 /* The two readings of a path that looks signed (3.6); false: refused. */
 static bool read_path(const struct sandbox *s, struct route *r, struct arena *a, struct verdict *v)
 {
-    if (s->token.n == 0 || !r->is_signed)
+    if (s->token.n == 0 || !r->by)
         return true;
-    if (r->signed_climbs) {
+    if (r->by->climbs) {
         gate_refuse_id(v, FAULT_PATH_ESCAPES, STR_NONE, a);
         return false;
     }
-    r->forward = r->forward_signed;
+    r->forward = r->by->forward;
     return true;
 }
 
@@ -239,8 +243,8 @@ static struct str client_text(const struct facts *f, struct arena *a)
     struct ip peer;
     addr_ip(f->client->peer, &peer);
     struct ip ip = forward_client_ip(&gate_view(f)->forward.trusted, &peer, f->head);
-    char *text = arena_get(a, IP_TEXT_BYTES);
-    return (struct str){text, ip_text(&ip, text)};
+    char text[IP_TEXT_BYTES];
+    return arena_str(a, (struct str){text, ip_text(&ip, text)});
 }
 
 static enum fault_id scope_fault(enum scope_verdict v)
@@ -259,21 +263,30 @@ static enum fault_id scope_fault(enum scope_verdict v)
     return ids[v];
 }
 
+static void name_scope(struct gateway_note *note, const struct scope *s, struct arena *a)
+{
+    note->key = sandbox_key(s->ns, s->id, s->port, a);
+    note->ns = str_head(note->key, s->ns.n);
+    note->route.id = str_head(str_skip(note->key, s->ns.n + 1), s->id.n);
+    note->route.port = s->port;
+}
+
 /* The token stands for namespace, id and port; false: refused. */
 static bool take_scope(const struct facts *f, struct gateway_note *note, struct arena *a,
                        struct verdict *v)
 {
     struct scope scope;
+    struct arena names; /* until they lie in the key */
+    char first[512];
     const struct keyring *keys = gate_worker(f)->all->fast ? gate_view(f)->keys : NULL;
-    enum scope_verdict verdict = scope_verify(note->route.token, keys, a, &scope);
-    if (verdict != SCOPE_OK) {
+    arena_init(&names, first, sizeof first);
+    enum scope_verdict verdict = scope_verify(note->route.token, keys, &names, &scope);
+    if (verdict == SCOPE_OK)
+        name_scope(note, &scope, a);
+    else
         gate_refuse_id(v, scope_fault(verdict), STR_NONE, a);
-        return false;
-    }
-    note->ns = scope.ns;
-    note->route.id = scope.id;
-    note->route.port = scope.port;
-    return true;
+    arena_done(&names);
+    return verdict == SCOPE_OK;
 }
 
 /* Parses the route and closes ports; false: refused. */

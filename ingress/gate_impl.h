@@ -12,22 +12,24 @@ enum waiting { WAITING_NOTHING, WAITING_ANSWER, WAITING_WAKE };
 
 struct gateway_note {
     struct route route;
-    struct str ns;       /* of f1. routes */
-    bool routed;         /* the route parsed, and its token is good */
-    enum fault_id fault; /* FAULTS: none */
-    enum access access;
+    struct str ns;     /* of f1. routes */
+    struct str key;    /* its sandbox_key(): of f1. routes, and once a resolver had to be asked */
     struct str client; /* address, for logs and counts */
     struct str target; /* "address:port" */
     struct str reason; /* for the log only */
 
-    /* of asking resolvers */
+    enum fault_id fault; /* FAULTS: none */
+    enum access access;
     enum waiting waiting;
+    bool routed; /* the route parsed, and its token is good */
+
+    /* of asking resolvers */
+    bool again; /* this is its second try: the last */
+    bool stale; /* the first one ended with a stale answer */
+    bool woken;
     uint64_t generation; /* of the record it goes by; 0: none */
     uint64_t after_ms;   /* what was learned before is not good enough */
     uint64_t parked_ms;  /* since then it waits for a wake */
-    bool again;          /* this is its second try: the last */
-    bool stale;          /* the first one ended with a stale answer */
-    bool woken;
 };
 
 const struct ingress_view *gate_view(const struct facts *f);

@@ -31,7 +31,7 @@ static void learn_endpoint(struct port *p, const struct lifecycle_endpoint *e)
 {
     struct lifecycle *l = p->s->l;
     if (e->gateway) {
-        lifecycle_note_gateway(l, p->s->id);
+        lifecycle_note_gateway(p->s->id);
         port_tell_failed(p, FAULT_RESOLVER_FAILED, STR("the server points at a gateway"));
         return;
     }

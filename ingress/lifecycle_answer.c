@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "http/fields.h"
 #include "http/path.h"
 #include "http/url.h"
 #include "policies/signature.h"
@@ -126,7 +127,7 @@ bool lifecycle_read_state(struct str body, struct str id, struct arena *a,
 
 /* ---- endpoint */
 
-/* pchar and '/' of RFC 3986 section 3.3; escapes have been looked at. */
+/* pchar and '/' of RFC 3986 section 3.3. */
 static bool is_path(struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
@@ -134,10 +135,8 @@ static bool is_path(struct str s)
         if (!((l >= 'a' && l <= 'z') || (c >= '0' && c <= '9') ||
               (c && strchr("-._~!$&'()*+,;=:@/%", c))))
             return false;
-        if (c == '%' && (s.n - i < 3 || text_hex(s.p[i + 1]) < 0 || text_hex(s.p[i + 2]) < 0))
-            return false;
     }
-    return true;
+    return text_whole_escapes(s);
 }
 
 static bool has_dot_segment(struct str path, struct arena *a)
@@ -218,15 +217,6 @@ static enum header header_of(struct str name)
     return HEADER_ADD;
 }
 
-/* field-value of RFC 9110 section 5.5, without bytes beyond ASCII being judged. */
-static bool is_value(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (((unsigned char)s.p[i] < ' ' && s.p[i] != '\t') || s.p[i] == 127)
-            return false;
-    return true;
-}
-
 static struct str lower(struct str name, struct arena *a)
 {
     char *out = arena_get(a, name.n);
@@ -253,7 +243,7 @@ static bool list_headers(const struct json *headers, struct arena *a, struct fie
             continue;
         struct str name = lower(json_name(v), a);
         if (json_type(v) != JSON_STRING || n == ADD_MAX || !text_is_token(name) ||
-            !is_value(json_string(v)) || names(out, n, name))
+            !fields_value_ok(json_string(v), true) || names(out, n, name))
             return false;
         out[n++] = (struct field){name, arena_str(a, str_trim(json_string(v)))};
     }

@@ -100,7 +100,8 @@ bool lifecycle_key(const struct ingress_settings *set, struct secret **ret, stru
  */
 void lifecycle_note(struct lifecycle *l, enum lifecycle_call call, struct str id,
                     enum lifecycle_verdict v, const struct lifecycle_reply *r, const char *fault);
-void lifecycle_note_gateway(struct lifecycle *l, struct str id);
+/* It points back at a gateway. */
+void lifecycle_note_gateway(struct str id);
 /* In a few words, static: the reason of a record. */
 struct str lifecycle_reason(enum lifecycle_verdict v, const struct lifecycle_reply *r,
                             const char *fault);

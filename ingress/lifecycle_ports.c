@@ -15,14 +15,6 @@ uint64_t lifecycle_now(const struct lifecycle *l)
 
 /* ---- what is kept */
 
-static struct str put(char **at, struct str s)
-{
-    struct str ret = {*at, s.n};
-    memcpy(*at, s.n ? s.p : "", s.n);
-    *at += s.n;
-    return ret;
-}
-
 static struct subject *subject_of(struct lifecycle *l, struct str id)
 {
     char mem[1024];
@@ -36,8 +28,8 @@ static struct subject *subject_of(struct lifecycle *l, struct str id)
     s = mem_new(sizeof *s + id.n + target.n);
     char *at = s->text;
     s->l = l;
-    s->id = put(&at, id);
-    s->target = put(&at, target);
+    s->id = str_put(&at, id);
+    s->target = str_put(&at, target);
     s->askable = askable;
     list_init(&s->waiting);
     lifecycle_ask_init(&s->ask, lifecycle_on_state);
@@ -65,8 +57,8 @@ struct port *port_new(struct lifecycle *l, const struct want *want)
     char *at = p->text;
     p->s = s;
     s->nports++;
-    p->key = put(&at, want->key);
-    p->target = put(&at, target);
+    p->key = str_put(&at, want->key);
+    p->target = str_put(&at, target);
     p->cost = PORT_BYTES + 4 * want->key.n;
     list_init(&p->link);
     list_init(&p->wait);

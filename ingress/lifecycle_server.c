@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "conf/sources.h"
 #include "ingress/lifecycle_impl.h"
 #include "ingress/settings.h"
@@ -16,19 +17,11 @@ enum { KEY_FILE_BYTES = 65536, KEY_BYTES = 4096, LOG_MS = 60000, SHOWN_BYTES = 2
 
 /* ---- key */
 
-static bool is_key(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] <= ' ' || s.p[i] >= 127)
-            return false;
-    return s.n > 0 && s.n <= KEY_BYTES;
-}
-
 static bool take_key(struct str text, const char *from, struct secret **ret, struct arena *a,
                      struct str *ret_error)
 {
     text = signature_trim(text);
-    if (!is_key(text)) {
+    if (!text_is_visible(text) || text.n > KEY_BYTES) {
         *ret_error = arena_printf(
             a, "%s: must hold one key of printable ASCII characters without blanks", from);
         return false;
@@ -67,15 +60,23 @@ void lifecycle_reload(void *self)
         lifecycle_calls_key(l->calls, key);
         l->refusal_ms = 0; /* whether the new one is any better is news */
     } else {
-        char *text = mem_strdup(error);
-        log_note(LOG_ERROR, "lifecycle-api-key-file: not usable, nothing changed", "fault", text,
-                 NULL);
-        mem_free(text);
+        struct log_line line;
+        log_begin(&line, LOG_ERROR, "lifecycle-api-key-file: not usable, nothing changed");
+        log_str(&line, "fault", error);
+        log_end(&line);
     }
     arena_done(&a);
 }
 
 /* ---- server */
+
+static bool read_url(const struct ingress_settings *set, struct url *ret, struct str *ret_error)
+{
+    if (url_parse(set->lifecycle_url, ret) && !ret->user.p)
+        return true;
+    *ret_error = STR("lifecycle-url: must be http:// or https://, host, port and path");
+    return false;
+}
 
 struct lifecycle_calls *lifecycle_connect(struct worker *w, const struct ingress_settings *set,
                                           struct arena *a, struct str *ret_error)
@@ -85,10 +86,8 @@ struct lifecycle_calls *lifecycle_connect(struct worker *w, const struct ingress
                                       .connect_ms = settings_ms(set->lifecycle_connect_timeout),
                                       .whole_ms = settings_ms(set->lifecycle_timeout)};
     struct str error;
-    if (!url_parse(set->lifecycle_url, &r.url) || r.url.user.p) {
-        *ret_error = STR("lifecycle-url: must be http:// or https://, host, port and path");
+    if (!read_url(set, &r.url, ret_error))
         return NULL;
-    }
     if (r.url.tls && !(r.tls = tls_client_new(&roots, a, &error))) {
         *ret_error = arena_cat(a, STR("lifecycle-url: "), error);
         return NULL;
@@ -102,16 +101,14 @@ bool lifecycle_check(const struct ingress_settings *set, struct arena *a, struct
 {
     struct url u;
     struct secret *key = NULL;
-    if (!url_parse(set->lifecycle_url, &u) || u.user.p) {
-        *ret_error = STR("lifecycle-url: must be http:// or https://, host, port and path");
-        return false;
-    }
-    bool good = lifecycle_key(set, &key, a, ret_error);
+    bool good = read_url(set, &u, ret_error) && lifecycle_key(set, &key, a, ret_error);
     secret_unref(key);
     return good;
 }
 
 /* ---- what is told of its answers */
+
+static const char *const calls[LIFECYCLE_CALLS] = {"state", "endpoint"};
 
 struct str lifecycle_reason(enum lifecycle_verdict v, const struct lifecycle_reply *r,
                             const char *fault)
@@ -128,7 +125,6 @@ struct str lifecycle_reason(enum lifecycle_verdict v, const struct lifecycle_rep
 static void log_answer(enum log_level level, const char *msg, enum lifecycle_call call,
                        struct str id, const struct lifecycle_reply *r, const char *fault)
 {
-    static const char *const calls[] = {"state", "endpoint"};
     char status[12] = "", mem[1024];
     struct arena a;
     arena_init_private(&a, mem, sizeof mem);
@@ -171,10 +167,9 @@ void lifecycle_note(struct lifecycle *l, enum lifecycle_call call, struct str id
     }
 }
 
-void lifecycle_note_gateway(struct lifecycle *l, struct str id)
+void lifecycle_note_gateway(struct str id)
 {
     char *sandbox = mem_strdup(str_head(id, id.n < SHOWN_BYTES ? id.n : SHOWN_BYTES));
-    (void)l;
     log_note_rarely(LOG_ERROR,
                     "ingress: the lifecycle server points at a gateway; it must run with "
                     "ingress.mode = \"direct\"",
@@ -192,21 +187,8 @@ struct str lifecycle_unready(void *self, struct arena *a)
 
 /* ---- metrics */
 
-static void gauge(struct metrics_out *o, const char *name, const char *help, double value)
-{
-    metrics_family(o, name, "gauge", help);
-    metrics_value(o, name, NULL, value);
-}
-
-static void counter(struct metrics_out *o, const char *name, const char *help, uint64_t value)
-{
-    metrics_family(o, name, "counter", help);
-    metrics_value(o, name, NULL, (double)value);
-}
-
 static void answers(const struct lifecycle *l, struct metrics_out *o)
 {
-    static const char *const calls[] = {"state", "endpoint"};
     char label[64];
     metrics_family(o, "ingress.lifecycle.calls", "counter",
                    "Calls to the lifecycle server by what came of them");
@@ -222,14 +204,17 @@ void lifecycle_metrics(void *self, struct metrics_out *o)
 {
     const struct lifecycle *l = self;
     answers(l, o);
-    counter(o, "ingress.lifecycle.stale", "Lookups that the last good answer served", l->stale);
-    counter(o, "ingress.lifecycle.overflows", "Lookups that found the line full", l->overflows);
-    gauge(o, "ingress.lifecycle.calls.active", "Calls in flight", lifecycle_calls_active(l->calls));
-    gauge(o, "ingress.lifecycle.calls.waiting", "Calls in the line",
-          lifecycle_calls_waiting(l->calls));
-    gauge(o, "ingress.lifecycle.ports", "Ports of sandboxes that are kept",
-          (double)map_size(l->ports));
-    gauge(o, "ingress.lifecycle.answer.age.seconds",
-          "Seconds since the last good answer; -1: there was none",
-          l->good_ms ? (double)(lifecycle_now(l) - l->good_ms) / 1000 : -1);
+    metrics_single(o, "ingress.lifecycle.stale", "counter",
+                   "Lookups that the last good answer served", (double)l->stale);
+    metrics_single(o, "ingress.lifecycle.overflows", "counter", "Lookups that found the line full",
+                   (double)l->overflows);
+    metrics_single(o, "ingress.lifecycle.calls.active", "gauge", "Calls in flight",
+                   lifecycle_calls_active(l->calls));
+    metrics_single(o, "ingress.lifecycle.calls.waiting", "gauge", "Calls in the line",
+                   lifecycle_calls_waiting(l->calls));
+    metrics_single(o, "ingress.lifecycle.ports", "gauge", "Ports of sandboxes that are kept",
+                   (double)map_size(l->ports));
+    metrics_single(o, "ingress.lifecycle.answer.age.seconds", "gauge",
+                   "Seconds since the last good answer; -1: there was none",
+                   l->good_ms ? (double)(lifecycle_now(l) - l->good_ms) / 1000 : -1);
 }

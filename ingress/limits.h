@@ -16,7 +16,7 @@ struct limits;
 struct limits_place; /* a request in progress */
 
 struct limits_rules {
-    size_t max_keys;
+    size_t max_keys;      /* 0: 16,384 */
     unsigned max_running; /* 0: no limit */
     unsigned per_second;  /* 0: no limit; burst the same */
 };

@@ -23,9 +23,12 @@ static const struct resolver *resolver_of(const struct gateway *g, const struct 
     return is_fast(note) ? g->fast : g->resolver;
 }
 
-static struct str key_of(const struct gateway_note *note, struct arena *a)
+/* Once made it stays, so that a request that waits again takes nothing more. */
+static struct str key_of(struct gateway_note *note, struct arena *a)
 {
-    return sandbox_key(note->ns, note->route.id, note->route.port, a);
+    if (note->key.n == 0)
+        note->key = sandbox_key(note->ns, note->route.id, note->route.port, a);
+    return note->key;
 }
 
 /* ---- waiting */
@@ -41,7 +44,7 @@ static void wait_for(struct gateway_note *note, enum waiting what, struct str ke
 static void wait_for_wake(const struct facts *f, struct gateway_note *note, struct arena *a,
                           struct verdict *v)
 {
-    wait_for(note, WAITING_WAKE, wake_key(note->ns, note->route.id, a), v);
+    wait_for(note, WAITING_WAKE, wake_key_of(key_of(note, a)), v);
     v->wait_ms = settings_ms(gate_view(f)->set->wake_park_budget) + WAKE_MARGIN_MS;
 }
 
@@ -208,15 +211,10 @@ void lookup_drop(struct worker *w, const struct gateway_note *note)
 {
     const struct gateway_worker *gw = worker_get(w, SLOT_PRODUCT);
     const struct resolver *r = resolver_of(gw->all, note);
-    struct arena a;
-    char first[512];
     if (!r || !r->asks || note->generation == 0)
         return;
-    arena_init(&a, first, sizeof first);
-    struct str key = key_of(note, &a);
-    make_old(gw->table, key, note->generation);
-    asking_drop(gw->all, is_fast(note), key, note->generation);
-    arena_done(&a);
+    make_old(gw->table, note->key, note->generation);
+    asking_drop(gw->all, is_fast(note), note->key, note->generation);
 }
 
 bool lookup_is_stale(const struct verdict *v, const struct http_head *answer)

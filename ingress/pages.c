@@ -109,8 +109,8 @@ void pages_sandbox_metrics(struct limits *l, struct metrics_out *o)
             metrics_value(o, families[f].name, labels[i],
                           (double)number_of(&rows[i], families[f].offset));
     }
-    metrics_family(o, "ingress.sandboxes.uncounted", "counter",
-                   "Requests not counted by sandbox: too many sandboxes at once");
-    metrics_value(o, "ingress.sandboxes.uncounted", NULL, (double)limits_uncounted(l));
+    metrics_single(o, "ingress.sandboxes.uncounted", "counter",
+                   "Requests not counted by sandbox: too many sandboxes at once",
+                   (double)limits_uncounted(l));
     arena_done(&a);
 }

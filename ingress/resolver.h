@@ -25,8 +25,8 @@ struct worker;
 struct ingress_settings;
 struct tls_ctx;
 
-/* RUNNING has an endpoint.  UNKNOWN, NOT_READY and AMBIGUOUS are answered with the fault of that
- * name, FAILED with sandbox.fault.  (Packed: there may be 100,000 records.) */
+/* RUNNING has an endpoint.  TERMINATED is answered as not found, NOT_READY and AMBIGUOUS with the
+ * fault of that name, FAILED with sandbox.fault.  (Packed: there may be 100,000 records.) */
 enum __attribute__((packed)) sandbox_state {
     SANDBOX_RUNNING,
     SANDBOX_NOT_READY,
@@ -131,8 +131,9 @@ struct resolver {
     /* Asking: single flight per key; change() or same() under that key follows, whatever happens,
      * within the resolver's own deadline. */
     void (*want)(void *self, const struct want *want);
-    /* Asking: what is known of this key has proved wrong (a connect failed, the route is stale); it
-     * is reported gone if it is still the record of that generation. */
+    /* Asking: what is known of this key has proved wrong (a connect failed, the route is stale): if
+     * it is still the record of that generation, nobody uses it before it has been asked about
+     * anew. It may be reported gone. */
     void (*drop)(void *self, struct str key, uint64_t generation);
     /* SIGHUP: files again. */
     void (*reload)(void *self);

@@ -39,19 +39,24 @@ static bool cut_last(struct str *s, struct str *ret_part)
     return true;
 }
 
+static void sign(struct parse *p, const struct route_signed *s)
+{
+    struct route_signed *by = arena_get(p->a, sizeof *by);
+    *by = *s;
+    p->r->by = by;
+}
+
 static bool signed_label(struct parse *p, struct str label)
 {
     struct str port;
-    struct route *r = p->r;
-    r->is_signed = cut_last(&label, &r->signature) && signature_is_signature(r->signature) &&
-                   cut_last(&label, &r->exp36) && signature_is_exp36(r->exp36) &&
-                   cut_last(&label, &port) &&
-                   signature_port(port, p->rules->lenient_ports, &r->port) && label.n > 0;
-    if (r->is_signed)
-        r->id = label;
-    else
-        r->signature = r->exp36 = STR_NONE;
-    return r->is_signed;
+    struct route_signed s = {.forward = p->head->path};
+    if (!cut_last(&label, &s.signature) || !signature_is_signature(s.signature) ||
+        !cut_last(&label, &s.exp36) || !signature_is_exp36(s.exp36) || !cut_last(&label, &port) ||
+        !signature_port(port, p->rules->lenient_ports, &p->r->port) || label.n == 0)
+        return false;
+    sign(p, &s);
+    p->r->id = label;
+    return true;
 }
 
 static bool all_digits(struct str s)
@@ -99,10 +104,8 @@ static bool parse_label(struct parse *p, struct str label, struct str value)
     struct str port;
     p->r->form = FORM_LABEL;
     p->r->forward = p->head->path;
-    if (signed_label(p, label)) {
-        p->r->forward_signed = p->head->path;
+    if (signed_label(p, label))
         return true;
-    }
     if (!cut_last(&label, &port) || label.n == 0 || label.p[0] == '-')
         return refuse(p, FAULT_INVALID_HOST, value);
     p->r->id = label;
@@ -240,18 +243,17 @@ static bool decode(struct parse *p, struct str segment, struct str *ret)
 /* 3.6: exp36 and signature right behind the prefix make a second reading. */
 static void read_signed(struct parse *p, const struct path_parts *parts, bool decoded)
 {
-    struct str rest = parts->rest, exp36, signature;
-    if (!path_segment(&rest, &exp36) || !path_segment(&rest, &signature))
+    struct str rest = parts->rest;
+    struct route_signed s;
+    if (!path_segment(&rest, &s.exp36) || !path_segment(&rest, &s.signature))
         return;
-    if (decoded && (!decode(p, exp36, &exp36) || !decode(p, signature, &signature)))
+    if (decoded && (!decode(p, s.exp36, &s.exp36) || !decode(p, s.signature, &s.signature)))
         return;
-    if (!signature_is_signature(signature) || !signature_is_exp36(exp36))
+    if (!signature_is_signature(s.signature) || !signature_is_exp36(s.exp36))
         return;
-    p->r->is_signed = true;
-    p->r->exp36 = exp36;
-    p->r->signature = signature;
-    p->r->forward_signed = tail_of(p, (size_t)(rest.p - parts->path.p));
-    p->r->signed_climbs = path_climbs(rest);
+    s.forward = tail_of(p, (size_t)(rest.p - parts->path.p));
+    s.climbs = path_climbs(rest);
+    sign(p, &s);
 }
 
 static bool take_path(struct parse *p, const struct path_parts *parts, enum route_form form)
@@ -434,6 +436,26 @@ static bool is_signed_pair(struct str expiry, struct str segment)
     return signature_is_signature(texts[0]) && signature_is_exp36(texts[1]);
 }
 
+/* A whole token is one wherever it stands, and however it is spelled: who sends it to the wrong
+ * place has not given it up. */
+static bool is_token(struct str segment, struct arena *a)
+{
+    enum { DOTS = 5 };
+    size_t dots = 0;
+    if (segment.n == 0 || (segment.p[0] != 'f' && segment.p[0] != '%'))
+        return false;
+    if (str_chr(segment, '%') >= 0) {
+        char *plain = arena_get(a, segment.n);
+        size_t n;
+        if (!text_percent(segment, plain, &n))
+            return false;
+        segment = (struct str){plain, n};
+    }
+    for (size_t i = 0; i < segment.n; i++)
+        dots += segment.p[i] == '.';
+    return is_scope(segment) && dots >= DOTS;
+}
+
 static size_t put(char *out, size_t at, struct str s)
 {
     if (s.n)
@@ -449,7 +471,8 @@ struct str route_masked_uri(const struct http_head *h, struct arena *a)
     char *out = NULL;
     for (; path_segment(&rest, &segment); before = segment) {
         size_t at = (size_t)(segment.p - path.p);
-        if (!is_signed_pair(before, segment) && !(at <= 1 && is_scope(segment)))
+        if (!is_signed_pair(before, segment) && !(at <= 1 && is_scope(segment)) &&
+            !is_token(segment, a))
             continue;
         if (!out)
             out = arena_get(a, path.n); /* *** is never longer than what it hides */

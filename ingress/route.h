@@ -21,19 +21,25 @@ struct route_rules {
     bool lenient_ports;
 };
 
+/* What the signature of a route says. */
+struct route_signed {
+    struct str exp36, signature;
+    struct str forward; /* path and query to send on under the signed reading */
+    bool climbs;        /* that reading leaves the prefix: 400 on a secure sandbox (3.7) */
+};
+
 struct route {
     enum route_source source;
     enum route_form form;
-    struct str id;
     uint16_t port;
+    union {
+        struct str id;
+        struct str token; /* FORM_SCOPE: the whole f1. token */
+    };
     struct str forward; /* path and query to send on, unsigned reading */
     struct str prefix;  /* forms 3 and 5: what names the route, without signature segments; else
                            empty (a token is a secret) */
-    bool is_signed;     /* exp36 and signature came with the route */
-    struct str exp36, signature;
-    struct str forward_signed; /* the same under the signed reading */
-    bool signed_climbs; /* the signed reading leaves the prefix: 400 on a secure sandbox (3.7) */
-    struct str token;   /* FORM_SCOPE: the whole f1. token */
+    const struct route_signed *by; /* exp36 and signature came with the route; NULL: they did not */
 };
 
 /* Answered by the gateway itself: "/status.ok", "/status.ok/network-readiness" (3.8), "*" of

@@ -429,14 +429,6 @@ void routes_api_serve(struct routes_api *r, struct admin_visit *v)
 
 /* ---- life ---- */
 
-static bool is_token(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] <= 0x20 || s.p[i] >= 0x7f)
-            return false;
-    return s.n > 0;
-}
-
 static struct str trim_end(struct str s)
 {
     while (s.n && (s.p[s.n - 1] == '\n' || s.p[s.n - 1] == '\r'))
@@ -453,7 +445,7 @@ static struct secret *read_token(struct str path, struct arena *a, struct str *r
     arena_init_private(&private, first, sizeof first);
     if (!conf_read_file(path, TOKEN_FILE_BYTES, &private, &text, &error))
         *ret_error = arena_cat(a, STR("admin-token-file: "), error);
-    else if (!is_token(trim_end(text)))
+    else if (!text_is_visible(trim_end(text)))
         *ret_error = arena_printf(a, "admin-token-file: %.*s: must hold one token of visible ASCII",
                                   STR_ARG(path));
     else
@@ -489,8 +481,10 @@ void routes_api_reload(struct routes_api *r)
         secret_unref(r->token);
         r->token = token;
     } else {
-        log_note(LOG_ERROR, "admin-token-file: not usable, nothing changed", "fault",
-                 arena_printf(&a, "%.*s", STR_ARG(error)).p, NULL);
+        struct log_line line;
+        log_begin(&line, LOG_ERROR, "admin-token-file: not usable, nothing changed");
+        log_str(&line, "fault", error);
+        log_end(&line);
     }
     arena_done(&a);
 }

@@ -60,23 +60,14 @@ static size_t text_bytes_of(const struct sandbox *s, uint64_t generation)
     return n;
 }
 
-static struct str put_text(char **at, struct str s)
-{
-    struct str copy = {*at, s.n};
-    if (s.n)
-        memcpy(*at, s.p, s.n);
-    *at += s.n;
-    return copy;
-}
-
 /* '#' and the generation come last, so no id can imitate the pool of another.  The id itself is the
  * head of that text. */
 static struct str put_pool(char **at, struct str id, uint64_t generation)
 {
     char digits[GENERATION_BYTES], *p = *at;
-    put_text(at, id);
+    str_put(at, id);
     *(*at)++ = '#';
-    put_text(at, (struct str){digits, text_put_u64(digits, generation)});
+    str_put(at, (struct str){digits, text_put_u64(digits, generation)});
     return (struct str){p, (size_t)(*at - p)};
 }
 
@@ -86,11 +77,11 @@ static const struct endpoint_url *put_url(const struct endpoint_url *from, char 
     struct endpoint_url *url = (struct endpoint_url *)*structs;
     struct field *add = (struct field *)(url + 1);
     *structs = (char *)(add + from->nadd);
-    url->authority = put_text(at, from->authority);
-    url->path = put_text(at, from->path);
-    url->query = put_text(at, from->query);
+    url->authority = str_put(at, from->authority);
+    url->path = str_put(at, from->path);
+    url->query = str_put(at, from->query);
     for (unsigned i = 0; i < from->nadd; i++)
-        add[i] = (struct field){put_text(at, from->add[i].name), put_text(at, from->add[i].value)};
+        add[i] = (struct field){str_put(at, from->add[i].name), str_put(at, from->add[i].value)};
     url->add = add;
     url->nadd = from->nadd;
     return url;
@@ -103,7 +94,7 @@ static void put_ends(struct endpoint *ends, const struct sandbox *from, char **a
         assert(i == 0 || i + 1 == from->nends || from->ends[i - 1].port < from->ends[i].port);
         ends[i] = from->ends[i];
         ends[i].host =
-            shares_host(from, i) ? ends[from->nends - 1].host : put_text(at, from->ends[i].host);
+            shares_host(from, i) ? ends[from->nends - 1].host : str_put(at, from->ends[i].host);
         if (ends[i].url)
             ends[i].url = put_url(from->ends[i].url, &structs, at);
     }
@@ -113,11 +104,11 @@ static void put_texts(struct sandbox *s, const struct sandbox *from, char *at)
 {
     s->pool = put_pool(&at, from->id, s->generation);
     s->id = str_head(s->pool, from->id.n);
-    s->key = key_is_id(from) ? s->id : put_text(&at, from->key);
-    s->ns = put_text(&at, from->ns);
-    s->token = put_text(&at, from->token);
-    s->reason = put_text(&at, from->reason);
-    s->fault_value = put_text(&at, from->fault_value);
+    s->key = key_is_id(from) ? s->id : str_put(&at, from->key);
+    s->ns = str_put(&at, from->ns);
+    s->token = str_put(&at, from->token);
+    s->reason = str_put(&at, from->reason);
+    s->fault_value = str_put(&at, from->fault_value);
     put_ends((struct endpoint *)(s + 1), from, &at);
 }
 

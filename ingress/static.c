@@ -486,17 +486,15 @@ static void stop(void *self)
 static void metrics(void *self, struct metrics_out *o)
 {
     const struct static_routes *s = self;
-    metrics_family(o, "ingress.routes.sandboxes", "gauge", "Sandboxes of the route file");
-    metrics_value(o, "ingress.routes.sandboxes", NULL, (double)static_size(s));
-    metrics_family(o, "ingress.routes.age.seconds", "gauge",
-                   "Seconds since the route file was last read well");
-    metrics_value(o, "ingress.routes.age.seconds", NULL,
-                  (double)(worker_unix_s(s->w) - static_read_s(s)));
-    metrics_family(o, "ingress.routes.faults", "counter",
-                   "Readings of the route file that changed nothing");
-    metrics_value(o, "ingress.routes.faults", NULL, (double)static_faults(s));
-    metrics_family(o, "ingress.routes.changes", "counter", "Routes put and deleted over REST");
-    metrics_value(o, "ingress.routes.changes", NULL, (double)s->changes);
+    metrics_single(o, "ingress.routes.sandboxes", "gauge", "Sandboxes of the route file",
+                   (double)static_size(s));
+    metrics_single(o, "ingress.routes.age.seconds", "gauge",
+                   "Seconds since the route file was last read well",
+                   (double)(worker_unix_s(s->w) - static_read_s(s)));
+    metrics_single(o, "ingress.routes.faults", "counter",
+                   "Readings of the route file that changed nothing", (double)static_faults(s));
+    metrics_single(o, "ingress.routes.changes", "counter", "Routes put and deleted over REST",
+                   (double)s->changes);
 }
 
 const struct resolver static_resolver = {.name = "static",

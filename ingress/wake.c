@@ -243,7 +243,12 @@ struct join {
 
 struct str wake_key(struct str ns, struct str id, struct arena *a)
 {
-    return arena_printf(a, "%.*s\n%.*s\nwake", STR_ARG(ns), STR_ARG(id));
+    return arena_printf(a, "%.*s\n%.*s\n", STR_ARG(ns), STR_ARG(id));
+}
+
+struct str wake_key_of(struct str sandbox_key)
+{
+    return str_head(sandbox_key, (size_t)(str_rchr(sandbox_key, '\n') + 1));
 }
 
 static void open_flight(struct wake *k, struct str ns, struct str id, uint64_t since_ms)

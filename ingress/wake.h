@@ -61,6 +61,8 @@ void wake_free(struct wake *k);
 
 /* The key that exchanges wait for: of (namespace, id). */
 struct str wake_key(struct str ns, struct str id, struct arena *a);
+/* The same text, cut out of the sandbox_key() of any of its ports. */
+struct str wake_key_of(struct str sandbox_key);
 /* From any worker: takes a lot; false: there is none.  wake_leave() gives it back, once; how says
  * for the metrics how the wait ended, waited_ms how long it was. */
 enum wake_left { WAKE_SERVED, WAKE_EXHAUSTED, WAKE_CANCELED, WAKE_FAILED, WAKE_LEFTS };

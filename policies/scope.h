@@ -25,7 +25,7 @@ struct scope {
 /* Checked in the order of the contract; texts in the arena.  keys NULL: no verifier. */
 enum scope_verdict scope_verify(struct str token, const struct keyring *keys, struct arena *a,
                                 struct scope *ret);
-/* The token for these; the key must be in the ring.  For tests and `sign`. */
+/* The token for these; the key must be in the ring.  For tests. */
 bool scope_mint(const struct scope *s, char key_id, const struct keyring *keys, struct arena *a,
                 struct str *ret);
 

@@ -206,10 +206,10 @@ static void on_remind(struct timer *t)
     struct arena a;
     arena_init(&a, NULL, 0);
     struct str said = app->product->unready ? app->product->unready(app, &a) : STR_NONE;
-    char *reason = said.n ? mem_strdup(without_end(said)) : NULL;
-    log_note(LOG_WARN, "not serving yet", "reason", reason ? reason : app->product->not_ready,
-             NULL);
-    mem_free(reason);
+    struct log_line line;
+    log_begin(&line, LOG_WARN, "not serving yet");
+    log_str(&line, "reason", said.n ? without_end(said) : str_of(app->product->not_ready));
+    log_end(&line);
     arena_done(&a);
     timer_set(app->main, t, REMIND_MS);
 }

@@ -34,7 +34,6 @@ bool json_scan_document(struct json_scan *s, size_t max_bytes);
 void json_scan_done(struct json_scan *s);
 /* Always false: the fault at that place. */
 bool json_scan_fail(struct json_scan *s, size_t at, const char *text);
-void json_scan_blanks(struct json_scan *s);
 /* The mark is at the opening quote; it ends behind the closing one. */
 bool json_scan_string(struct json_scan *s, struct json_name *ret);
 /* Line and column of a place. */

@@ -57,7 +57,7 @@ static int peek(const struct json_scan *s)
     return s->at < s->text.n ? (unsigned char)s->text.p[s->at] : -1;
 }
 
-void json_scan_blanks(struct json_scan *s)
+static void skip_blanks(struct json_scan *s)
 {
     for (int c = peek(s); c == ' ' || c == '\n' || c == '\r' || c == '\t'; c = peek(s))
         s->at++;
@@ -416,7 +416,7 @@ static bool scan_name(struct json_scan *s)
     if (!json_scan_string(s, &name))
         return false;
     note_name(s, name);
-    json_scan_blanks(s);
+    skip_blanks(s);
     if (peek(s) != ':')
         return fail_expected(s, "':'");
     s->at++;
@@ -440,7 +440,7 @@ static bool open_level(struct json_scan *s, enum want *ret_want)
         return json_scan_fail(s, s->at, "nested too deeply");
     s->levels[s->depth++] = (struct json_level){object, (uint32_t)s->name_count};
     s->at++;
-    json_scan_blanks(s);
+    skip_blanks(s);
     if (peek(s) == (object ? '}' : ']')) {
         *ret_want = AFTER;
         return close_level(s);
@@ -452,7 +452,7 @@ static bool open_level(struct json_scan *s, enum want *ret_want)
 static bool scan_value(struct json_scan *s, enum want *ret_want)
 {
     struct json_name string;
-    json_scan_blanks(s);
+    skip_blanks(s);
     note_place(s);
     int c = peek(s);
     if (c == '{' || c == '[')
@@ -468,7 +468,7 @@ static bool scan_value(struct json_scan *s, enum want *ret_want)
 static bool scan_after(struct json_scan *s, enum want *ret_want)
 {
     bool object = s->levels[s->depth - 1].object;
-    json_scan_blanks(s);
+    skip_blanks(s);
     *ret_want = AFTER;
     if (peek(s) == (object ? '}' : ']'))
         return close_level(s);
@@ -478,7 +478,7 @@ static bool scan_after(struct json_scan *s, enum want *ret_want)
     *ret_want = VALUE;
     if (!object)
         return true;
-    json_scan_blanks(s);
+    skip_blanks(s);
     return scan_name(s);
 }
 
@@ -493,7 +493,7 @@ bool json_scan_document(struct json_scan *s, size_t max_bytes)
     while (want == VALUE || s->depth > 0)
         if (!(want == VALUE ? scan_value(s, &want) : scan_after(s, &want)))
             return false;
-    json_scan_blanks(s);
+    skip_blanks(s);
     return s->at == s->text.n || json_scan_fail(s, s->at, "something follows the document");
 }
 

@@ -92,6 +92,15 @@ int str_cmp(struct str a, struct str b)
     return (a.n > b.n) - (a.n < b.n);
 }
 
+struct str str_put(char **at, struct str s)
+{
+    struct str copy = {*at, s.n};
+    if (s.n)
+        memcpy(*at, s.p, s.n);
+    *at += s.n;
+    return copy;
+}
+
 /* ---- the heap ---- */
 
 static void *some(void *p)

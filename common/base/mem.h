@@ -70,6 +70,8 @@ struct str str_trim(struct str s);
 bool str_next(struct str *rest, char sep, struct str *ret_piece);
 /* Orders by bytes, like memcmp, shorter first. */
 int str_cmp(struct str a, struct str b);
+/* A copy of s at *at, which moves on behind it; there is room. */
+struct str str_put(char **at, struct str s);
 
 /* Zeroed memory of n bytes; never NULL. */
 void *mem_new(size_t n);

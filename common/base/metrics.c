@@ -144,6 +144,13 @@ void metrics_value(struct metrics_out *o, const char *name, const char *labels, 
     put(o, STR("\n"));
 }
 
+void metrics_single(struct metrics_out *o, const char *name, const char *type, const char *help,
+                    double value)
+{
+    metrics_family(o, name, type, help);
+    metrics_value(o, name, NULL, value);
+}
+
 /* name_bucket{labels,le="bound"} */
 static void put_bucket(struct metrics_out *o, const char *name, const char *labels, size_t bucket,
                        unsigned per_ms, uint64_t v)

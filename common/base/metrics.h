@@ -54,6 +54,9 @@ void metrics_out_done(struct metrics_out *o);
 void metrics_family(struct metrics_out *o, const char *name, const char *type, const char *help);
 /* One sample; labels is NULL or the text between the braces. */
 void metrics_value(struct metrics_out *o, const char *name, const char *labels, double value);
+/* A family of one sample without labels. */
+void metrics_single(struct metrics_out *o, const char *name, const char *type, const char *help,
+                    double value);
 /* Bounds and sum in ms, or in s. */
 void metrics_histogram(struct metrics_out *o, const char *name, const char *labels,
                        const struct histogram *h);

@@ -269,6 +269,19 @@ size_t text_put_base64(char *out, const void *p, size_t n)
     return at;
 }
 
+static bool is_escape(struct str s, size_t at)
+{
+    return s.n - at >= 3 && text_hex(s.p[at + 1]) >= 0 && text_hex(s.p[at + 2]) >= 0;
+}
+
+bool text_whole_escapes(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] == '%' && !is_escape(s, i))
+            return false;
+    return true;
+}
+
 bool text_percent(struct str s, char *out, size_t *ret_n)
 {
     size_t n = 0;
@@ -277,7 +290,7 @@ bool text_percent(struct str s, char *out, size_t *ret_n)
             out[n++] = s.p[i];
             continue;
         }
-        if (s.n - i < 3 || text_hex(s.p[i + 1]) < 0 || text_hex(s.p[i + 2]) < 0)
+        if (!is_escape(s, i))
             return false;
         out[n++] = (char)(text_hex(s.p[i + 1]) << 4 | text_hex(s.p[i + 2]));
         i += 2;
@@ -765,6 +778,14 @@ bool text_is_token(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if (!text_tchar[(uint8_t)s.p[i]])
+            return false;
+    return s.n > 0;
+}
+
+bool text_is_visible(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] > '~')
             return false;
     return s.n > 0;
 }

@@ -31,6 +31,8 @@ bool text_base64(struct str s, uint8_t *ret, size_t *ret_n);
 size_t text_put_base64(char *out, const void *p, size_t n);
 /* Percent-decodes s once into out (at least s.n bytes); false for a broken escape. */
 bool text_percent(struct str s, char *out, size_t *ret_n);
+/* Are two hex digits behind every '%'? */
+bool text_whole_escapes(struct str s);
 /* RFC 3339 date-time to Unix seconds (a fraction is cut off) and nanoseconds. */
 bool text_rfc3339(struct str s, int64_t *ret_unix_s, uint32_t *ret_ns);
 /* A duration in Go's syntax: "1.5s", "1m30s", "50ms", "0", sign allowed; in ns.  False: no unit,
@@ -56,6 +58,9 @@ void text_put_http_date(char out[29], int64_t unix_s);
 void text_put_iso8601(char out[24], uint64_t unix_ms);
 /* tchar of RFC 9110 section 5.6.2, one or more. */
 bool text_is_token(struct str s);
+/* VCHAR of RFC 5234 appendix B.1, one or more: no blanks, no control bytes, nothing beyond ASCII.
+ */
+bool text_is_visible(struct str s);
 extern const uint8_t text_tchar[256];
 
 #endif

@@ -24,14 +24,6 @@ static bool is_clean(struct str text)
     return true;
 }
 
-static bool has_whole_escapes(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == '%' && (s.n - i < 3 || text_hex(s.p[i + 1]) < 0 || text_hex(s.p[i + 2]) < 0))
-            return false;
-    return true;
-}
-
 /* "host", "host:port", "[address]", "[address]:port" */
 static bool cut_authority(struct str s, struct url *ret)
 {
@@ -51,7 +43,7 @@ static bool cut_authority(struct str s, struct url *ret)
         return false;
     if (bracket)
         return str_chr(ret->host, ':') >= 0 && ip_parse(ret->host, &ip);
-    return ip_parse(ret->host, &ip) || resolve_can_ask(ret->host);
+    return resolve_is_host(ret->host);
 }
 
 bool url_parse(struct str text, struct url *ret)
@@ -69,7 +61,7 @@ bool url_parse(struct str text, struct url *ret)
         u.user = str_head(u.authority, (size_t)at);
         u.authority = str_skip(u.authority, (size_t)at + 1);
     }
-    if (!has_whole_escapes(u.user) || !cut_authority(u.authority, &u))
+    if (!text_whole_escapes(u.user) || !cut_authority(u.authority, &u))
         return false;
     *ret = u;
     return true;

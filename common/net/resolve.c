@@ -435,6 +435,12 @@ bool resolve_can_ask(struct str host)
     return clean_host(host, text, &host) && !ends_in_number(host);
 }
 
+bool resolve_is_host(struct str host)
+{
+    struct ip ip;
+    return ip_parse(host, &ip) || resolve_can_ask(host);
+}
+
 static bool literal(struct str host, struct found *ret)
 {
     ret->why = WHY_OK;

@@ -48,5 +48,7 @@ void resolve_cancel(struct resolve *r);
 /* Is host a name that anybody may be asked for: letters, digits, hyphens, underscores and dots, of
  * a name's length, and not what others take for an address ("127.1", "0x7f.1")? */
 bool resolve_can_ask(struct str host);
+/* Such a name, or an address without brackets. */
+bool resolve_is_host(struct str host);
 
 #endif

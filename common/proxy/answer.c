@@ -22,6 +22,7 @@ static bool ask_answer(struct exchange *x, const struct http_head *head, bool en
     x->answering = true;
     x->facts.http_date = proxy_http_date(x->p);
     enum why why = x->p->rules.gate->answer(&x->facts, &x->verdict, head, end, &x->mem, ret);
+    x->facts.fault = STR_NONE; /* where the date was */
     exchange_hold(x);
     if (ret->filter && (why != WHY_OK || !body)) {
         ret->filter->ops->free(ret->filter);

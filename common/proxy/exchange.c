@@ -13,7 +13,7 @@ static bool uploads(const struct exchange *x)
 static uint64_t deadline_ms(const struct exchange *x)
 {
     const struct proxy_rules *r = &x->p->rules;
-    if (x->state == X_DECIDE && x->verdict.wait_ms > 0)
+    if (x->state == X_DECIDE && x->verdict.act == ACT_WAIT && x->verdict.wait_ms > 0)
         return x->verdict.wait_ms;
     if (x->state == X_DIAL)
         return 0; /* the dial has the same deadline, and tells what it was waiting for */

@@ -87,7 +87,6 @@ enum look {
 
 struct exchange {
     struct list link; /* its state's list */
-    enum xstate state;
     struct proxy *p;
     struct client *client; /* NULL with down */
     struct pin *pin;
@@ -117,9 +116,10 @@ struct exchange {
     size_t unsent;   /* given to down, not sent */
     uint64_t bytes_in, bytes_out; /* bodies and tunnels */
     size_t held;                  /* of mem's later blocks, in the worker's sum */
-    int status;                   /* of the final head that went down, 0: none yet */
-    int grpc_status;              /* as the origin said it, -1: it said none */
-    enum why why;                 /* set by the first ending */
+    enum xstate state;
+    int status;      /* of the final head that went down, 0: none yet */
+    int grpc_status; /* as the origin said it, -1: it said none */
+    enum why why;    /* set by the first ending */
     enum look look;
     bool request_end : 1;    /* the client's message is complete */
     bool request_passed : 1; /* ... and its end was told to the origin */

@@ -24,17 +24,22 @@ struct facts {
     const struct conn_info *client; /* NULL in describe(): its connection may be gone */
     const struct http_head *head;
     struct str request_id;
-    struct str http_date; /* of now; in answer() only, lent */
+    union {
+        struct str http_date; /* of now; in answer() only, lent */
+        struct str fault;     /* in failed() only: what the connection said, e.g. "certificate has
+                                 expired" (dial_fault(), conn_info.fault); empty: nothing.  Static
+                                 text */
+        struct {
+            uint64_t bytes_in, bytes_out; /* in over() only: of bodies and tunnels */
+        };
+    };
     int64_t unix_s;
     uint64_t now_ms;
+    unsigned turn; /* how often this request was decided before: it has waited, or goes again() */
     bool draining;
     const struct sockaddr *origin; /* where its connection goes to, or the parent proxy; NULL: none
                                       yet, or no more */
     const struct conn_info *origin_info; /* of that connection; NULL with it */
-    struct str fault; /* in failed(): what the connection said, e.g. "certificate has expired"
-                         (dial_fault(), conn_info.fault); empty: nothing.  Static text */
-    uint64_t bytes_in, bytes_out; /* in over() only: of bodies and tunnels */
-    unsigned turn; /* how often this request was decided before: it has waited, or goes again() */
     uint64_t asked_ms; /* when its last wait began; 0: it has not waited.  What was learned since is
                           fresh enough for it */
     const void *told;  /* after a wait: what proxy_resume() was given, lent for this decide(), and
@@ -57,32 +62,44 @@ enum stage {
     STAGE_ANSWER /* answer() did not want it */
 };
 
+/* Many may wait for long, each with a verdict: what belongs to one act lies where others have
+ * theirs.  Who makes one act of another sets all that is the new one's. */
 struct verdict {
     enum act act;
     enum why why;
     int status;
-    struct str code, message;      /* REPLY */
-    bool retry;                    /* REPLY: Retry-After: 1 */
-    const struct field *extra;     /* REPLY: one more field of its head; NULL: none */
-    struct str body, content_type; /* LOCAL */
-    bool no_store;                 /* LOCAL */
-    struct dial_to to;             /* FORWARD */
-    bool h2;   /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes
-                  extended CONNECT, else in HTTP/1.1 */
-    bool raw;  /* FORWARD of a CONNECT: to a connection of bytes, made for it alone; the client is
-                  answered 200 when it is up */
-    bool any;  /* FORWARD with to.tls: HTTP/2 or HTTP/1.1, whichever the origin chooses by ALPN; an
-                  upgrade in HTTP/1.1.  Where there is no TLS: nothing */
-    bool look; /* raw: look() sees what the client says first before any of it leaves */
-    bool late; /* raw, look: the client is answered 200 and looked at before anything is dialled;
-                  with PASS that is done, and if it fails the tunnel is cut */
+    bool retry : 1;    /* REPLY: Retry-After: 1 */
+    bool no_store : 1; /* LOCAL */
+    bool h2 : 1;  /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes
+                   extended CONNECT, else in HTTP/1.1 */
+    bool raw : 1; /* FORWARD of a CONNECT: to a connection of bytes, made for it alone; the client
+                 is answered 200 when it is up */
+    bool any : 1; /* FORWARD with to.tls: HTTP/2 or HTTP/1.1, whichever the origin chooses by ALPN;
+                 an upgrade in HTTP/1.1.  Where there is no TLS: nothing */
+    bool look : 1; /* raw: look() sees what the client says first before any of it leaves */
+    bool late : 1; /* raw, look: the client is answered 200 and looked at before anything is
+                  dialled; with PASS that is done, and if it fails the tunnel is cut */
+    union {
+        struct dial_to to; /* FORWARD */
+        struct {
+            union {
+                struct str code; /* REPLY */
+                struct str body; /* LOCAL */
+                struct str key;  /* WAIT: what is waited for, as proxy_resume() will call it */
+            };
+            union {
+                struct str message;      /* REPLY */
+                struct str content_type; /* LOCAL */
+                uint64_t wait_ms; /* WAIT: how long at most; 0: the deadline of the state DECIDE */
+            };
+            const struct field *extra; /* REPLY: one more field of its head; NULL: none */
+        };
+    };
     size_t hold; /* FORWARD of a request with a body: nothing is dialled or sent until it is whole,
                     or longer than so many bytes; then held().  0: nothing is held */
     size_t keep; /* FORWARD: so many bytes of the request's body are kept beside what is sent, until
                     answer() has taken the final head, so that again() can be asked; a longer body
                     is not kept, and again() is not asked then.  It does not hold the body up */
-    struct str key;               /* WAIT: what is waited for, as proxy_resume() will call it */
-    uint64_t wait_ms;             /* WAIT: how long at most; 0: the deadline of the state DECIDE */
     struct str pool;              /* connections are shared only inside one pool */
     const struct http_head *head; /* what to send on */
     const void *note;             /* the product's own, for answer and describe */

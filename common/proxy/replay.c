@@ -10,7 +10,7 @@
  * doing; the number of turns bounds them. */
 static bool may_ask(const struct exchange *x, enum why why)
 {
-    return (!x->again || (why == WHY_REVOKED && x->facts.turn < TURNS_MOST)) && !x->hinted &&
+    return (why == WHY_REVOKED ? x->facts.turn < TURNS_MOST : !x->again) && !x->hinted &&
            !x->tunnel && x->down && x->status == 0 && x->verdict.hold == 0 &&
            x->p->rules.gate->again;
 }
@@ -104,7 +104,8 @@ static bool is_at_hand(const struct exchange *x, enum why why, enum stage stage)
 {
     if (stage == STAGE_DIAL)
         return is_no_connection(why) || why == WHY_REVOKED; /* nothing was sent */
-    if (stage == STAGE_WAIT && (x->up_spoke || !x->request->idempotent))
+    bool spoke = x->up_spoke || (x->up && x->up->spoke);    /* part of a head is an answer too */
+    if (stage == STAGE_WAIT && (spoke || !x->request->idempotent))
         return false;
     if (x->request_end && x->bytes_in == 0)
         return true;

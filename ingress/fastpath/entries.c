@@ -10,23 +10,14 @@ enum { ENTRIES_MAX = 16384, REASON_BYTES = 256 };
 
 /* ---- entries */
 
-static struct str put(char **at, struct str s)
-{
-    struct str ret = {*at, s.n};
-    if (s.n > 0)
-        memcpy(*at, s.p, s.n);
-    *at += s.n;
-    return ret;
-}
-
 static struct entry *entry_new(struct fastpath *f, const struct want *want)
 {
     struct entry *e = mem_new(sizeof *e + want->key.n + want->ns.n + want->id.n);
     char *at = e->text;
     e->f = f;
-    e->key = put(&at, want->key);
-    e->ns = put(&at, want->ns);
-    e->id = put(&at, want->id);
+    e->key = str_put(&at, want->key);
+    e->ns = str_put(&at, want->ns);
+    e->id = str_put(&at, want->id);
     list_push(&f->by_want, &e->link);
     map_put(f->entries, e->key, e);
     return e;
@@ -245,6 +236,7 @@ void entries_drop(void *self, struct str key, uint64_t generation)
     struct sandbox *old = e->record;
     e->record = NULL;
     e->expires_unix_s = 0;
+    sandbox_let_go(old);
     f->ev.change(f->user, NULL, 0, &old->key, 1);
     sandbox_unref(old);
 }

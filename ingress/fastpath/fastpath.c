@@ -1,5 +1,7 @@
 /* fastpath.c — the resolver of Fast Sandbox: it is ready with the first connection, and every
  * connection after that is made by the call that wants one. */
+#include <stdio.h>
+
 #include "ingress/fastpath/fastpath_impl.h"
 #include "ingress/settings.h"
 #include "net/addr.h"
@@ -144,28 +146,24 @@ static void metrics(void *self, struct metrics_out *o)
     metrics_family(o, "ingress.fastpath.resolutions", "counter",
                    "Calls of ResolveEndpoint by their end");
     for (unsigned i = 0; i < GRPC_CODES; i++) {
-        char label[64] = "";
-        struct arena a;
-        arena_init(&a, label, sizeof label);
-        if (f->calls[i] > 0)
-            metrics_value(o, "ingress.fastpath.resolutions",
-                          arena_printf(&a, "code=\"%s\"", grpc_code_text((enum grpc_code)i)).p,
-                          (double)f->calls[i]);
-        arena_done(&a);
+        char label[64];
+        if (f->calls[i] == 0)
+            continue;
+        snprintf(label, sizeof label, "code=\"%s\"", grpc_code_text((enum grpc_code)i));
+        metrics_value(o, "ingress.fastpath.resolutions", label, (double)f->calls[i]);
     }
-    metrics_family(o, "ingress.fastpath.routes", "gauge", "Answers of FastPath that are kept");
-    metrics_value(o, "ingress.fastpath.routes", NULL, (double)map_size(f->entries));
-    metrics_family(o, "ingress.fastpath.overflows", "counter",
-                   "Refused because too many other routes were being asked for");
-    metrics_value(o, "ingress.fastpath.overflows", NULL, (double)f->overflows);
+    metrics_single(o, "ingress.fastpath.routes", "gauge", "Answers of FastPath that are kept",
+                   (double)map_size(f->entries));
+    metrics_single(o, "ingress.fastpath.overflows", "counter",
+                   "Refused because too many other routes were being asked for",
+                   (double)f->overflows);
 }
 
 static struct str unready(void *self, struct arena *a)
 {
     const struct fastpath *f = self;
-    if (f->state == FAST_READY)
-        return STR("");
-    return arena_printf(a, "FastPath has not been reached yet");
+    (void)a;
+    return f->state == FAST_READY ? STR("") : STR("FastPath has not been reached yet");
 }
 
 const struct resolver fastpath_resolver = {.name = "fast-sandbox",

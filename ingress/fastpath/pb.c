@@ -121,7 +121,7 @@ struct in {
     /* the field that was cut off last */
     unsigned field;
     enum wire_type type;
-    uint64_t number; /* VARINT, I64, I32 */
+    uint64_t number; /* VARINT */
     struct str text; /* LEN */
 };
 

@@ -33,14 +33,6 @@ bool fast_fresh(int64_t expires_unix_s, int64_t now_s)
 
 /* ---- proxy_endpoint */
 
-static bool has_whole_escapes(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == '%' && (s.n - i < 3 || text_hex(s.p[i + 1]) < 0 || text_hex(s.p[i + 2]) < 0))
-            return false;
-    return true;
-}
-
 static bool is_letter(char c)
 {
     c = ascii_lower(c);
@@ -87,7 +79,7 @@ static enum fault_id read_endpoint(struct str text, struct arena *a, struct fast
     struct url u;
     if (text.n == 0)
         return FAULT_FASTPATH_NO_ENDPOINT;
-    if (!has_scheme_and_host(text) || !has_whole_escapes(path_of(text)))
+    if (!has_scheme_and_host(text) || !text_whole_escapes(path_of(text)))
         return FAULT_FASTPATH_ENDPOINT;
     if (!is_http(text))
         return FAULT_FASTPATH_SCHEME;

@@ -1,7 +1,6 @@
 /* agentsandbox.c — an agent-sandbox (contract ingress 7.3): its state, and under which names the
  * one for an id may stand. */
 #include "base/digest.h"
-#include "base/ip.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "ingress/kube/objects_impl.h"
@@ -40,19 +39,13 @@ static enum ready find_ready(struct str conditions, struct arena *a, struct json
     return c.state == JSON_CUT_END ? found : BROKEN;
 }
 
-static bool is_host(struct str host)
-{
-    struct ip ip;
-    return ip_parse(host, &ip) || resolve_can_ask(host);
-}
-
 /* It becomes the Host of requests too, so it must be one. */
 static void set_host(struct str value, struct arena *a, struct kube_object *ret)
 {
     struct str host;
     if (!kube_text(value, a, &host))
         kube_set_not_ready(ret, a, "no serviceFQDN");
-    else if (!is_host(host))
+    else if (!resolve_is_host(host))
         kube_set_not_ready(ret, a, "serviceFQDN is no host name");
     else
         kube_set_running(ret, host);

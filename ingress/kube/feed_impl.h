@@ -69,8 +69,6 @@ enum feed_news feed_read_page(struct kube_feed *f, const char **ret_error);
 /* All whole lines in f->in; what they say has been told when it returns.  *ret_error: for BROKEN
  * and LARGE. */
 enum feed_news feed_read_events(struct kube_feed *f, const char **ret_error);
-/* Tells what has changed. */
-void feed_tell(struct kube_feed *f);
 
 /* ---- feed.c: the next request, as soon as it may be sent */
 void feed_go_on(struct kube_feed *f);

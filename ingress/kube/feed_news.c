@@ -9,7 +9,7 @@
  * has gone back, and they are right. */
 enum { OLD_LISTS = 3, LINE_BYTES = 16 << 20, FIRST_BYTES = 2048 };
 
-void feed_tell(struct kube_feed *f)
+static void tell(struct kube_feed *f)
 {
     struct kube_delta d = kube_index_take(f->index);
     if (d.nput + d.ngone > 0)
@@ -105,7 +105,7 @@ static enum feed_news finish(struct kube_feed *f, struct str version)
     kube_index_list_end(f->index);
     set_version(f, version);
     f->old = f->expired = 0;
-    feed_tell(f);
+    tell(f);
     return NEWS_END;
 }
 
@@ -121,7 +121,7 @@ static enum feed_news take_page(struct kube_feed *f, const struct kube_page *pag
         return NEWS_OLD;
     for (size_t i = 0; i < items->n; i++)
         put_item(f, items->p[i]);
-    feed_tell(f);
+    tell(f);
     mem_free(f->more);
     f->more = page->more.n ? mem_strdup(page->more) : NULL;
     return f->more ? NEWS_GOOD : finish(f, page->version);
@@ -196,7 +196,7 @@ enum feed_news feed_read_events(struct kube_feed *f, const char **ret_error)
     struct str line;
     while (news == NEWS_GOOD && gather_line(&f->in, &line))
         news = read_line(f, line, ret_error);
-    feed_tell(f);
+    tell(f);
     if (gather_settle(&f->in) <= LINE_BYTES || news != NEWS_GOOD)
         return news;
     *ret_error = "an event is too large";

@@ -6,10 +6,7 @@
 #include "ingress/kube/feed.h"
 #include "ingress/settings.h"
 
-#include "net/worker.h"
-
 struct kube {
-    struct worker *w;
     struct kubeapi *api;
     struct kube_feed *feed;
 };
@@ -39,7 +36,6 @@ static void *start(struct worker *w, const struct ingress_settings *s,
         return NULL;
     struct kube *k = mem_new(sizeof *k);
     bool agents = s->provider_type == PROVIDER_AGENT_SANDBOX;
-    k->w = w;
     k->api = api;
     k->feed = kube_feed_start(
         w,
@@ -58,10 +54,10 @@ static void reload(void *self)
     struct str error;
     arena_init(&a, NULL, 0);
     if (!kubeapi_renew(k->api, &a, &error)) {
-        char *text = mem_strdup(error);
-        log_note(LOG_ERROR, "kubernetes: access is not usable, nothing changed", "reason", text,
-                 NULL);
-        mem_free(text);
+        struct log_line line;
+        log_begin(&line, LOG_ERROR, "kubernetes: access is not usable, nothing changed");
+        log_str(&line, "reason", error);
+        log_end(&line);
     }
     arena_done(&a);
     kube_feed_nudge(k->feed);
@@ -103,10 +99,8 @@ static void metrics(void *self, struct metrics_out *o)
         {"ingress.kube.watches", "counter", "Watches begun", (double)s.watches},
         {"ingress.kube.events", "counter", "Events of watches", (double)s.events},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        metrics_family(o, rows[i].name, rows[i].type, rows[i].help);
-        metrics_value(o, rows[i].name, NULL, rows[i].value);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        metrics_single(o, rows[i].name, rows[i].type, rows[i].help, rows[i].value);
     fault_metrics(&s, o);
 }
 

@@ -190,25 +190,14 @@ bool kubeapi_renew(struct kubeapi *k, struct arena *a, struct str *ret_error)
 
 /* ---- requests */
 
-/* It goes into a line of a head. */
-static bool is_clean(struct str token)
-{
-    for (size_t i = 0; i < token.n; i++)
-        if ((uint8_t)token.p[i] <= ' ' || (uint8_t)token.p[i] >= 0x7f)
-            return false;
-    return token.n > 0;
-}
-
 /* Files of a pod's account are small and in memory: nothing is waited for. */
 static void read_token(struct kubeapi *k)
 {
     char text[TOKEN_BYTES], *path = mem_strdup(k->access.token_file);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text);
-    struct str token = {text, n > 0 ? (size_t)n : 0};
-    while (token.n && (uint8_t)token.p[token.n - 1] <= ' ')
-        token.n--;
-    if (is_clean(token) && (size_t)n < sizeof text) {
+    struct str token = kube_token_of((struct str){text, n > 0 ? (size_t)n : 0});
+    if (token.n && (size_t)n < sizeof text) {
         forget_token(k);
         k->token = (struct str){mem_strdup(token), token.n};
     }
@@ -231,7 +220,7 @@ static struct str authorization_of(struct kubeapi *k, struct arena *a)
     if (k->access.token_file.n)
         read_token(k);
     struct str token = k->token.n ? k->token : k->access.token;
-    if (is_clean(token))
+    if (token.n)
         return arena_cat(a, STR("Bearer "), token);
     return k->access.username.n ? basic_of(&k->access, a) : STR_NONE;
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "conf/sources.h"
 #include "ingress/kube/kubeconfig_impl.h"
+#include "net/resolve.h"
 
 enum { FILE_BYTES = 1 << 20, FILES = 32 };
 
@@ -31,13 +32,13 @@ static bool fault(struct str source, struct str text, struct arena *a, struct st
     return false;
 }
 
-static struct str trimmed(struct str s)
+struct str kube_token_of(struct str text)
 {
-    while (s.n && (uint8_t)s.p[0] <= ' ')
-        s = str_skip(s, 1);
-    while (s.n && (uint8_t)s.p[s.n - 1] <= ' ')
-        s.n--;
-    return s;
+    while (text.n && (uint8_t)text.p[0] <= ' ')
+        text = str_skip(text, 1);
+    while (text.n && (uint8_t)text.p[text.n - 1] <= ' ')
+        text.n--;
+    return text_is_visible(text) ? text : STR_NONE;
 }
 
 /* Only looked at: it is read again whenever it is used. */
@@ -49,7 +50,7 @@ static bool check_token(struct str path, struct arena *a, struct str *ret_error)
     bool good = conf_read_file(path, FILE_BYTES, &private, &token, &error);
     if (!good)
         *ret_error = arena_str(a, error);
-    else if (!kube_token_fits(trimmed(token)))
+    else if (kube_token_of(token).n == 0)
         good = fault(path, STR("holds no token"), a, ret_error);
     arena_done(&private);
     return good;
@@ -161,7 +162,7 @@ static bool server_of_pod(const struct kube_places *places, struct arena *a, str
 {
     struct str host = places->service_host;
     uint64_t port;
-    if (!text_u64(places->service_port, UINT16_MAX, &port) || port == 0 || !kube_host_fits(host))
+    if (!text_u64(places->service_port, UINT16_MAX, &port) || port == 0 || !resolve_is_host(host))
         return false;
     bool v6 = str_chr(host, ':') >= 0;
     return url_parse(arena_printf(a, v6 ? "https://[%.*s]:%u" : "https://%.*s:%u", STR_ARG(host),

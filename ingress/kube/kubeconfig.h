@@ -16,16 +16,15 @@ struct kube_access {
     struct str ca_pem;            /* empty: the system's */
     bool insecure;                /* insecure-skip-tls-verify; then there is no ca_pem */
     struct str cert_pem, key_pem; /* client certificate; empty: none, never one without the other */
-    struct str token;             /* fits kube_token_fits(); empty: none, or token_file */
+    struct str token;             /* visible ASCII; empty: none, or token_file */
     struct str token_file;        /* read again from time to time; what it holds, without blanks
                                      around, counts before token */
     struct str username, password; /* without control bytes; never beside a token */
-    struct str proxy_url;          /* always empty: refused */
     struct str source;             /* for messages: the files, or "in-cluster account" */
 };
 
-/* Texts of one kubeconfig; files it names are read relative to dir.  False: *ret_error is one line
- * without any secret. */
+/* One kubeconfig; files it names are read relative to dir.  False: *ret_error is one line without
+ * any secret.  For tests. */
 bool kubeconfig_parse(struct str text, struct str dir, struct arena *a, struct kube_access *ret,
                       struct str *ret_error);
 
@@ -43,7 +42,8 @@ bool kube_access_search(const struct kube_places *places, struct arena *a, struc
 /* The same with what the environment says. */
 bool kube_access_find(struct arena *a, struct kube_access *ret, struct str *ret_error);
 
-/* May these bytes stand in a bearer token? */
-bool kube_token_fits(struct str token);
+/* The token in what a token file holds: without blanks around it.  Empty: there is none, or none
+ * that may stand in a head. */
+struct str kube_token_of(struct str text);
 
 #endif

@@ -35,7 +35,4 @@ struct kube_named {
 bool kubeconfig_pick(const struct kube_file *files, size_t n, struct arena *a,
                      struct kube_access *ret, struct kube_named *ret_named, struct str *ret_error);
 
-/* An address or a name that can be asked for. */
-bool kube_host_fits(struct str host);
-
 #endif

@@ -1,7 +1,6 @@
 /* kubeconfig_pick.c — one way to an API server out of the many that kubeconfigs can name: the
  * current context, its cluster, its user.  What is not chosen is not looked at; what is chosen and
  * asks for something that we do not do is a fault rather than a connection without it. */
-#include "base/ip.h"
 #include "base/text.h"
 #include "ingress/kube/kubeconfig_impl.h"
 #include "net/resolve.h"
@@ -35,20 +34,6 @@ static struct str shown(struct picker *p, struct str name)
 {
     char *out = arena_get(p->a, SHOWN_BYTES);
     return (struct str){out, text_put_json(out, SHOWN_BYTES, name)};
-}
-
-bool kube_token_fits(struct str token)
-{
-    for (size_t i = 0; i < token.n; i++)
-        if (token.p[i] <= ' ' || token.p[i] > '~')
-            return false;
-    return token.n > 0;
-}
-
-bool kube_host_fits(struct str host)
-{
-    struct ip ip;
-    return ip_parse(host, &ip) || resolve_can_ask(host);
 }
 
 /* ---- members ---- */
@@ -194,25 +179,25 @@ static bool read_insecure(struct picker *p, struct str text, bool *ret)
 static bool read_cluster(struct picker *p, const struct entry *e, struct kube_access *ret,
                          struct kube_named *named)
 {
-    struct str server, data, insecure;
+    struct str server, data, insecure, proxy;
     const struct wanted rows[] = {
         {"server", &server},
         {"certificate-authority", &named->ca},
         {"certificate-authority-data", &data},
         {"insecure-skip-tls-verify", &insecure},
         {"tls-server-name", &ret->tls_name},
-        {"proxy-url", &ret->proxy_url},
+        {"proxy-url", &proxy},
     };
     if (!texts_of(p, "cluster", e->node, rows, sizeof rows / sizeof rows[0]) ||
         !read_server(p, server, ret) || !read_insecure(p, insecure, &ret->insecure) ||
         !decode(p, "cluster.certificate-authority-data", data, &named->ca, &ret->ca_pem))
         return false;
     named->ca = path_of(p, e->dir, named->ca);
-    if (ret->proxy_url.n)
+    if (proxy.n)
         return fault(p, "cluster.proxy-url is not supported");
     if (ret->insecure && (ret->ca_pem.n || named->ca.n))
         return fault(p, "cluster has both an authority and insecure-skip-tls-verify");
-    return ret->tls_name.n == 0 || kube_host_fits(ret->tls_name) ||
+    return ret->tls_name.n == 0 || resolve_is_host(ret->tls_name) ||
            fault(p, "cluster.tls-server-name must be a host name");
 }
 
@@ -242,7 +227,7 @@ static bool check_user(struct picker *p, const struct kube_access *u,
     bool cert = u->cert_pem.n || named->cert.n, key = u->key_pem.n || named->key.n;
     if (cert != key)
         return fault(p, "user has a client-certificate without client-key, or the other way round");
-    if (u->token.n && !kube_token_fits(u->token))
+    if (u->token.n && !text_is_visible(u->token))
         return fault(p, "user.token has a character that no token has");
     if (!is_clean(u->username) || !is_clean(u->password) || str_chr(u->username, ':') >= 0)
         return fault(p, "user.username or user.password has a character that is not allowed");

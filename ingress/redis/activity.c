@@ -195,12 +195,12 @@ void activity_metrics(const struct activity *v, struct metrics_out *o)
     double dropped = 0;
     for (int i = 0; i < OUTBOX_DROPS; i++)
         dropped += (double)outbox_dropped(v->outbox, (enum outbox_drop)i);
-    metrics_family(o, "ingress.activity.writes", "counter", "Times written to Redis");
-    metrics_value(o, "ingress.activity.writes", NULL, (double)outbox_written(v->outbox));
-    metrics_family(o, "ingress.activity.writes_dropped", "counter", "Times that were lost");
-    metrics_value(o, "ingress.activity.writes_dropped", NULL, dropped);
-    metrics_family(o, "ingress.activity.queue.length", "gauge", "Times that wait");
-    metrics_value(o, "ingress.activity.queue.length", NULL, outbox_waiting(v->outbox));
-    metrics_family(o, "ingress.activity.redis.connected", "gauge", "1: the connection is up");
-    metrics_value(o, "ingress.activity.redis.connected", NULL, outbox_connected(v->outbox));
+    metrics_single(o, "ingress.activity.writes", "counter", "Times written to Redis",
+                   (double)outbox_written(v->outbox));
+    metrics_single(o, "ingress.activity.writes_dropped", "counter", "Times that were lost",
+                   dropped);
+    metrics_single(o, "ingress.activity.queue.length", "gauge", "Times that wait",
+                   outbox_waiting(v->outbox));
+    metrics_single(o, "ingress.activity.redis.connected", "gauge", "1: the connection is up",
+                   outbox_connected(v->outbox));
 }

@@ -168,23 +168,15 @@ bool outbox_due(struct outbox *o, struct str ns, struct str id, uint64_t now_ms)
     return throttle_take(o->throttle, ns, id, now_ms);
 }
 
-static struct str put_text(char **at, struct str s)
-{
-    if (s.n > 0)
-        memcpy(*at, s.p, s.n);
-    *at += s.n;
-    return (struct str){*at - s.n, s.n};
-}
-
 void outbox_put(struct outbox *o, const struct outbox_item *note, uint64_t now_ms)
 {
     size_t n = sizeof *note + note->ns.n + note->id.n + note->text.n;
     struct outbox_item *item = mem_new(n);
     char *at = (char *)(item + 1);
     *item = *note;
-    item->ns = put_text(&at, note->ns);
-    item->id = put_text(&at, note->id);
-    item->text = put_text(&at, note->text);
+    item->ns = str_put(&at, note->ns);
+    item->id = str_put(&at, note->id);
+    item->text = str_put(&at, note->text);
     item->failed = false;
     item->queued = (struct queue_item){.bytes = n, .now_ms = now_ms};
     if (note->ns.n + note->id.n > OUTBOX_NAME_BYTES || !queue_put(o->queue, &item->queued))

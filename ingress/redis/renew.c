@@ -131,8 +131,8 @@ void renew_free(struct renew *r)
 
 void renew_metrics(const struct renew *r, struct metrics_out *o)
 {
-    metrics_family(o, "ingress.renew.intents.written", "counter", "Renew intents in Redis");
-    metrics_value(o, "ingress.renew.intents.written", NULL, (double)outbox_written(r->outbox));
+    metrics_single(o, "ingress.renew.intents.written", "counter", "Renew intents in Redis",
+                   (double)outbox_written(r->outbox));
     metrics_family(o, "ingress.renew.intents.dropped", "counter", "Renew intents lost, by reason");
     for (int i = 0; i < OUTBOX_DROPS; i++) {
         char label[64];
@@ -140,8 +140,8 @@ void renew_metrics(const struct renew *r, struct metrics_out *o)
         metrics_value(o, "ingress.renew.intents.dropped", label,
                       (double)outbox_dropped(r->outbox, (enum outbox_drop)i));
     }
-    metrics_family(o, "ingress.renew.queue.length", "gauge", "Renew intents that wait");
-    metrics_value(o, "ingress.renew.queue.length", NULL, outbox_waiting(r->outbox));
-    metrics_family(o, "ingress.renew.redis.connected", "gauge", "1: the connection is up");
-    metrics_value(o, "ingress.renew.redis.connected", NULL, outbox_connected(r->outbox));
+    metrics_single(o, "ingress.renew.queue.length", "gauge", "Renew intents that wait",
+                   outbox_waiting(r->outbox));
+    metrics_single(o, "ingress.renew.redis.connected", "gauge", "1: the connection is up",
+                   outbox_connected(r->outbox));
 }

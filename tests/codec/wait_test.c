@@ -92,8 +92,11 @@ static bool may_wait(struct rig *r, const struct facts *f, bool first, struct ve
 static bool again(struct rig *r, const struct facts *f, enum why why, enum stage stage)
 {
     (void)r;
-    assert_true(f->turn <= 1 &&
-                (stage == STAGE_DIAL || (stage == STAGE_ANSWER && why == WHY_STALE)));
+    if (why == WHY_REVOKED)
+        assert_true(stage == STAGE_DIAL || stage == STAGE_WAIT);
+    else
+        assert_true(f->turn <= 1 &&
+                    (stage == STAGE_DIAL || (stage == STAGE_ANSWER && why == WHY_STALE)));
     how.asked++;
     return how.yes;
 }
@@ -745,6 +748,63 @@ static void an_answer_that_is_not_wanted_is_asked_for_once_more(void **state)
     reads(c, "HTTP/1.1 503 ", "stale in answer\n");
 }
 
+static void pool_ends(void)
+{
+    proxy_purge(rig.p, STR("a"));
+    settle();
+}
+
+static void who_has_heard_nothing_outlives_its_pool_a_few_times(void **state)
+{
+    (void)state;
+    may_go_again(true);
+    struct end *c = client(GET("/a/x"));
+    for (unsigned i = 0; i < 3; i++) {
+        struct end *o = origin();
+        reads(o, "GET /a/x HTTP/1.1\r\n", "\r\n\r\n");
+        pool_ends();
+        assert_true(is_closed(o));
+        silent(c);
+        assert_int_equal(how.asked, i + 1);
+    }
+    says(origin(), OK2);
+    reads(c, "HTTP/1.1 200 OK\r\n", "ok");
+    nothing_is_owed();
+    pool_ends();
+    c = client(GET("/a/x")); /* not for ever */
+    for (unsigned i = 0; i < 8; i++) {
+        silent(c);
+        origin();
+        pool_ends();
+    }
+    origin();
+    pool_ends();
+    reads(c, "HTTP/1.1 502 ", "revoked in wait\n");
+    assert_int_equal(rig.places, 0);
+}
+
+/* The origin may have done what it was asked, or the client seen some of it. */
+static void what_cannot_be_repeated_ends_with_its_pool(void **state)
+{
+    (void)state;
+    may_go_again(true);
+    struct end *c = client(POST("/a/x", "0"));
+    origin();
+    pool_ends();
+    reads(c, "HTTP/1.1 502 ", "revoked in wait\n");
+    c = client(GET("/a/x"));
+    says(origin(), "HTTP/1.1 103 x\r\n\r\n");
+    pool_ends();
+    reads(c, "HTTP/1.1 103 ", "revoked in wait\n");
+    assert_int_equal(how.asked, 0);
+    c = client(POST("/a/x", "0")); /* nothing has left yet */
+    assert_true(dials());
+    pool_ends();
+    assert_int_equal(how.asked, 1);
+    says(origin(), OK2);
+    reads(c, "HTTP/1.1 200 OK\r\n", "ok");
+}
+
 static void it_may_wait_before_it_goes_again(void **state)
 {
     (void)state;
@@ -1007,6 +1067,8 @@ int main(void)
         TEST(who_cannot_connect_is_decided_once_more),
         TEST(a_websocket_that_cannot_connect_is_decided_once_more),
         TEST(an_answer_that_is_not_wanted_is_asked_for_once_more),
+        TEST(who_has_heard_nothing_outlives_its_pool_a_few_times),
+        TEST(what_cannot_be_repeated_ends_with_its_pool),
         TEST(it_may_wait_before_it_goes_again),
         TEST(a_body_goes_again_as_far_as_it_was_kept),
         TEST(a_body_goes_again_while_it_leaves),

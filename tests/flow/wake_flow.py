@@ -4,6 +4,7 @@ ids sn-… are those of tests/vectors/ingress/scenarios.jsonl."""
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ import time
 from fast import NS, PARKED, SHED, STALE, WAITED, ask, asks, fast, fastpath, knows, parked, to, waking
 from fastpath_server import code, raw, route, silent, state
 from fastpath_flow import answers, marked
+from h2wire import H2
 from lib import answer, check, equal, request, test, took, wait_for
 from redis_server import Redis
 from signed import scope
@@ -96,12 +98,13 @@ def the_budget_ends_a_wait_and_the_next_request_probes_anew(lab):
     asleep(fp, b, "sb1", ready=False)
     gw = waking(lab, fp, "--wake-park-budget=150ms")
     is_503(ask(gw, status=503), EXHAUSTED)
-    equal(len(resumes(fp)), 1, "resumes")
+    before = len(resumes(fp))
+    check(before <= 1, "resumes", before)  # none where even that took too long
     equal(gw.metric(WAITED, outcome="budget_exhausted"), 1, "waits")
     equal(gw.metric(PARKED), 0, "parked")
     fp.state[NS, "sb1"] = state("READY")
     ask(gw)
-    equal(len(resumes(fp)), 1, "resumes")
+    equal(len(resumes(fp)), before, "resumes")
 
 
 @test("sn-3424c20a", "wake-lot")
@@ -217,7 +220,7 @@ def states_and_codes_end_a_flight_as_the_contract_says(lab):
 
 
 @test("wake-ends")
-def a_service_without_these_calls_is_not_ready(lab):
+def a_service_without_these_calls_rejects(lab):
     fp, b = fastpath(lab), lab.backend()
     fp.resolve[NS, "sb1"] = code(14)
     fp.state[NS, "sb1"] = code(12)
@@ -230,7 +233,7 @@ def a_service_without_these_calls_is_not_ready(lab):
 def joiners_share_what_is_left_of_the_budget(lab):
     fp, b = fastpath(lab), lab.backend()
     asleep(fp, b, "sb1", ready=False)
-    gw = waking(lab, fp, "--wake-park-budget=1200ms")
+    gw = waking(lab, fp, "--wake-park-budget=3s")
     ends = []
 
     def watch(c):
@@ -238,7 +241,7 @@ def joiners_share_what_is_left_of_the_budget(lab):
         ends.append(time.monotonic())
     first = asks(gw)
     parked(gw, 1)
-    time.sleep(0.5)
+    time.sleep(1)
     second = asks(gw)
     parked(gw, 2)
     threads = [threading.Thread(target=watch, args=(c,)) for c in (first, second)]
@@ -246,7 +249,7 @@ def joiners_share_what_is_left_of_the_budget(lab):
         t.start()
     for t in threads:
         t.join()
-    check(abs(ends[0] - ends[1]) < 0.45, "they ended so far apart:", abs(ends[0] - ends[1]))
+    check(abs(ends[0] - ends[1]) < 0.8, "they ended so far apart:", abs(ends[0] - ends[1]))
     equal(len(resumes(fp)), 1, "resumes")
     equal((gw.metric(FLIGHTS, outcome="joined"), gw.metric(WAITED, outcome="budget_exhausted")), (1, 2), "figures")
 
@@ -256,10 +259,10 @@ def a_fastpath_that_hangs_ends_with_the_budget(lab):
     fp, b = fastpath(lab), lab.backend()
     asleep(fp, b, "sb1", ready=False)
     fp.resume[NS, "sb1"] = silent()
-    gw = waking(lab, fp, "--wake-park-budget=1s", "--fastpath-wait-timeout-millis=60000", "--decide-timeout=500ms")
+    gw = waking(lab, fp, "--wake-park-budget=2s", "--fastpath-wait-timeout-millis=60000", "--decide-timeout=500ms")
     seconds, r = took(lambda: ask(gw, status=503))
     is_503(r, EXHAUSTED)
-    check(seconds > 0.9, "it ended before its budget", seconds)
+    check(seconds > 1.9, "it ended before its budget", seconds)
     wait_for(lambda: fp.asked("ResumeSandbox")[0].whole is False, "the call to be given up")
     equal(gw.metric(PARKED), 0, "parked")
 
@@ -471,6 +474,27 @@ def a_crowd_is_woken_by_one_resume_and_one_look(lab):
     equal((gw.metric(PARKED), gw.metric(FLIGHTS, outcome="joined"), gw.metric(WAITED, outcome="served")), (0, 199, 200), "figures")
 
 
+@test("wake-waiting", limit=120)
+def a_great_crowd_costs_little_and_is_answered(lab):
+    n = 3000 if lab.long else 1000
+    fp, b = fastpath(lab), lab.backend(answers(answer(200)), backlog=4096)
+    asleep(fp, b, "sb1", ready=False)
+    gw = waking(lab, fp, PATIENT, f"--wake-park-max={n}")
+    crowd = [gw.client(patience=60) for _ in range(n)]
+    for c in crowd:
+        equal(c.ask("GET", "/status.ok").status, 200, "status of a page of our own")
+    idle = gw.rss()
+    for c in crowd:
+        c.send(request("GET", "/", to()))
+    wait_for(lambda: gw.metric(PARKED) == n, f"{n} parked", 30)
+    each = (gw.rss() - idle) / n
+    check(lab.sanitizer or each < 2400, "bytes for each that waits:", each)
+    is_503(ask(gw, status=503), FULL)
+    fp.state[NS, "sb1"] = state("READY")
+    equal({c.response().status for c in crowd}, {200}, "statuses")
+    equal((len(resumes(fp)), gw.metric(PARKED)), (1, 0), "resumes, parked")
+
+
 @test("wake-waiting")
 def who_leaves_gives_its_place_back_and_the_wake_goes_on(lab):
     fp, b = fastpath(lab), lab.backend()
@@ -492,6 +516,30 @@ def who_leaves_gives_its_place_back_and_the_wake_goes_on(lab):
 
 def parked_at_least(gw, n):
     wait_for(lambda: gw.metric(PARKED) >= n, f"{n} parked")
+
+
+@test("wake-waiting")
+def streams_of_one_connection_wait_and_leave_by_themselves(lab):
+    fp, b = fastpath(lab), lab.backend()
+    asleep(fp, b, "sb1", ready=False)
+    knows(fp, b, "sb2")
+    gw = waking(lab, fp, PATIENT)
+    h2 = H2(socket.create_connection(("127.0.0.1", gw.port)))
+    lab.peers.append(h2)
+
+    def opens(name):
+        return h2.open([(":method", "GET"), (":scheme", "http"), (":authority", "gw.test"), (":path", "/"),
+                        ("opensandbox-ingress-to", scope(name))], end=True)
+    waiting = [opens("sb1") for _ in range(10)]
+    parked(gw, 10)
+    equal(dict(opens("sb2").next_head(0))[":status"], "200", "another sandbox")
+    for s in waiting[:6]:
+        s.reset()
+    parked(gw, 4)
+    gw.signal(signal.SIGHUP)
+    fp.state[NS, "sb1"] = state("READY")
+    equal({dict(s.next_head(0))[":status"] for s in waiting[6:]}, {"200"}, "statuses")
+    equal((len(resumes(fp)), gw.metric(WAITED, outcome="canceled"), gw.metric(WAITED, outcome="served")), (1, 6, 4), "figures")
 
 
 @test("wake-waiting")

@@ -2,7 +2,9 @@
  * to be known there, or a fault of one printable line. */
 #include <assert.h>
 
+#include "base/text.h"
 #include "ingress/kube/kubeconfig_impl.h"
+#include "net/resolve.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,11 +18,11 @@ static void check_line(struct str s)
 static void check_access(const struct kube_access *u, const struct kube_named *named)
 {
     assert(u->server.host.n > 0 && u->server.port > 0 && !u->server.user.p);
-    assert(u->token.n == 0 || kube_token_fits(u->token));
+    assert(u->token.n == 0 || text_is_visible(u->token));
     assert(u->username.n == 0 || (u->token.n == 0 && u->token_file.n == 0));
     assert((u->cert_pem.n || named->cert.n) == (u->key_pem.n || named->key.n));
     assert(!u->insecure || (u->ca_pem.n == 0 && named->ca.n == 0));
-    assert(u->proxy_url.n == 0 && (u->tls_name.n == 0 || kube_host_fits(u->tls_name)));
+    assert(u->tls_name.n == 0 || resolve_is_host(u->tls_name));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -34,15 +34,15 @@ static void check_route(const struct route *r, const struct route_rules *rules,
     CHECK(r->source != FROM_HEADER || rules->mode != ROUTE_BY_URI);
     CHECK(r->form != FORM_URI || rules->mode == ROUTE_BY_URI);
     if (r->form == FORM_SCOPE) {
-        CHECK(str_starts(r->token, STR("f1.")) && !r->is_signed && r->prefix.n == 0);
+        CHECK(str_starts(r->token, STR("f1.")) && !r->by && r->prefix.n == 0);
         return;
     }
     CHECK(r->id.n > 0 && r->port > 0);
-    if (r->is_signed) {
-        CHECK(signature_is_exp36(r->exp36) && signature_is_signature(r->signature));
-        check_forward(r->forward_signed, h->path);
-        CHECK(r->signed_climbs == (r->source == FROM_PATH &&
-                                   path_climbs(path_without_query(r->forward_signed, &query))));
+    if (r->by) {
+        CHECK(signature_is_exp36(r->by->exp36) && signature_is_signature(r->by->signature));
+        check_forward(r->by->forward, h->path);
+        CHECK(r->by->climbs ==
+              (r->source == FROM_PATH && path_climbs(path_without_query(r->by->forward, &query))));
     }
     if (r->source != FROM_PATH) {
         CHECK(str_eq(r->forward, h->path) && r->prefix.n == 0);

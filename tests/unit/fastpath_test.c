@@ -424,16 +424,22 @@ static void what_is_dropped_is_gone(void **state)
     fastpath_resolver.drop(r.self, key_of("b", key), generation);
     fastpath_resolver.drop(r.self, key_of("a", key), generation + 1);
     assert_int_equal(r.gones, 0);
+    const struct sandbox *first = sandbox_ref(known(&r, "a"));
     fastpath_resolver.drop(r.self, key_of("a", key), generation);
     assert_int_equal(r.gones, 1);
     assert_null(known(&r, "a"));
+    assert_true(sandbox_is_let_go(first)); /* streams of others go on */
+    sandbox_unref(first);
     learn(&r, "a");
     assert_int_equal(r.puts, 2);
     r.server.on = NULL; /* while it is asked for, too */
     want(&r, "a");
     until(&r, r.server.n == 3 && r.server.asks[2]->whole);
-    fastpath_resolver.drop(r.self, key_of("a", key), known(&r, "a")->generation);
+    const struct sandbox *second = sandbox_ref(known(&r, "a"));
+    fastpath_resolver.drop(r.self, key_of("a", key), second->generation);
     assert_int_equal(r.gones, 2);
+    assert_true(sandbox_is_let_go(second));
+    sandbox_unref(second);
     say(&r, r.server.asks[2]);
     until(&r, r.puts == 3);
     assert_int_equal(known(&r, "a")->state, SANDBOX_RUNNING);

@@ -496,12 +496,19 @@ static void the_pods_server_is_an_address_or_name_and_a_port(void **state)
 static void a_token_is_made_of_visible_characters(void **state)
 {
     (void)state;
-    assert_true(kube_token_fits(STR("eyJhbGciOi.J~_+/=-")));
-    assert_false(kube_token_fits(STR("")));
-    assert_false(kube_token_fits(STR("a b")));
-    assert_false(kube_token_fits(STR("a\r\nb")));
-    assert_false(kube_token_fits(STR("a\x7f")));
-    assert_false(kube_token_fits(STR("\xc3\xa4")));
+    assert_true(kube_token_of(STR("eyJhbGciOi.J~_+/=-")).n > 0);
+    assert_false(kube_token_of(STR("")).n > 0);
+    assert_false(kube_token_of(STR("a b")).n > 0);
+    assert_false(kube_token_of(STR("a\r\nb")).n > 0);
+    assert_false(kube_token_of(STR("a\x7f")).n > 0);
+    assert_false(kube_token_of(STR("\xc3\xa4")).n > 0);
+}
+
+static void blanks_around_a_token_do_not_count(void **state)
+{
+    (void)state;
+    assert_true(str_eq(kube_token_of(STR(" \t\r\nabc \r\n")), STR("abc")));
+    assert_int_equal(kube_token_of(STR(" \n ")).n, 0);
 }
 
 int main(void)
@@ -523,6 +530,7 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test(the_pods_server_is_an_address_or_name_and_a_port),
         cmocka_unit_test(a_token_is_made_of_visible_characters),
+        cmocka_unit_test(blanks_around_a_token_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,17 @@ static void str_next_yields_every_piece(void **state)
     assert_false(str_next(&rest, ',', &piece));
 }
 
+static void str_put_copies_one_behind_the_other(void **state)
+{
+    char room[8] = "........", *at = room;
+    (void)state;
+    struct str ab = str_put(&at, STR("ab")), none = str_put(&at, STR_NONE);
+    struct str c = str_put(&at, STR("c"));
+    assert_true(str_eq(ab, STR("ab")) && ab.p == room && none.n == 0);
+    assert_true(str_eq(c, STR("c")) && c.p == room + 2 && at == room + 3);
+    assert_memory_equal(room, "abc.....", sizeof room);
+}
+
 static void str_cmp_orders_by_bytes_then_length(void **state)
 {
     (void)state;
@@ -366,6 +377,7 @@ int main(void)
         cmocka_unit_test(str_finds_first_and_last),
         cmocka_unit_test(str_trim_takes_blanks_and_tabs_only),
         cmocka_unit_test(str_next_yields_every_piece),
+        cmocka_unit_test(str_put_copies_one_behind_the_other),
         cmocka_unit_test(str_cmp_orders_by_bytes_then_length),
         cmocka_unit_test(mem_new_is_zeroed_and_strdup_terminates),
         cmocka_unit_test(arena_uses_the_owners_block_first),

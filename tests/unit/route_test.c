@@ -55,10 +55,10 @@ static struct str outcome(const struct route_rules *rules, const char *header, c
     text = arena_printf(&mem, "%.*s %.*s", STR_ARG(text), STR_ARG(r.forward));
     if (r.prefix.n)
         text = arena_printf(&mem, "%.*s [%.*s]", STR_ARG(text), STR_ARG(r.prefix));
-    if (r.is_signed)
-        text = arena_printf(&mem, "%.*s (%.*s %.*s %.*s%s)", STR_ARG(text), STR_ARG(r.exp36),
-                            STR_ARG(r.signature), STR_ARG(r.forward_signed),
-                            r.signed_climbs ? " climbs" : "");
+    if (r.by)
+        text = arena_printf(&mem, "%.*s (%.*s %.*s %.*s%s)", STR_ARG(text), STR_ARG(r.by->exp36),
+                            STR_ARG(r.by->signature), STR_ARG(r.by->forward),
+                            r.by->climbs ? " climbs" : "");
     return text;
 }
 
@@ -218,7 +218,7 @@ static void what_is_forwarded_is_a_slice_of_what_came(void **state)
     struct fault f;
     assert_true(parse(&automatic, NULL, "gw", path, &r, &f));
     assert_ptr_equal(r.forward.p, path + 19);
-    assert_ptr_equal(r.forward_signed.p, path + 36);
+    assert_ptr_equal(r.by->forward.p, path + 36);
     assert_ptr_equal(r.prefix.p, path);
 }
 
@@ -299,6 +299,11 @@ static void signatures_and_queries_do_not_reach_the_log(void **state)
         {"/f1.a.b.80.k.mac/x2qxvk/5528a7c9a/5528a7c9a", "/***/x2qxvk/***/***"},
         {"/f1.", "/***"},
         {"/a/f1.x", "/a/f1.x"},
+        {"/sandboxes/f1.a.b.80.k.mac/port/80/", "/sandboxes/***/port/80/"},
+        {"//f1.a.b.80.k.mac/x", "//***/x"},
+        {"/%661.a.b.80.k.mac/x", "/***/x"},
+        {"/a/f1.a.b.80.k%2Emac", "/a/***"},
+        {"/a/%zzf1.a.b.80.k.mac", "/a/%zzf1.a.b.80.k.mac"},
         {"/x2qxvk//5528a7c9a", "/x2qxvk//5528a7c9a"},
         {"/A/5528a7c9a", "/A/5528a7c9a"},
         {"/%zz/5528a7c9a", "/%zz/5528a7c9a"},

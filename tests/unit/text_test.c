@@ -183,6 +183,7 @@ static void percent_decodes_once(void **state)
         char out[16];
         size_t n = 99;
         assert_int_equal(text_percent(str_of(rows[i].text), out, &n), rows[i].ok);
+        assert_int_equal(text_whole_escapes(str_of(rows[i].text)), rows[i].ok);
         if (rows[i].ok)
             assert_text(out, n, rows[i].value);
         else
@@ -634,6 +635,20 @@ static void token_is_tchar(void **state)
     assert_int_equal(n, 77);
 }
 
+static void visible_is_vchar(void **state)
+{
+    (void)state;
+    size_t n = 0;
+    assert_false(text_is_visible(STR("")));
+    for (int i = 0; i < 256; i++) {
+        char text[3] = {'a', (char)i, 'b'};
+        bool visible = text_is_visible((struct str){text, 3});
+        assert_int_equal(visible, i > 0x20 && i < 0x7f);
+        n += visible;
+    }
+    assert_int_equal(n, 94);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -655,6 +670,7 @@ int main(void)
         cmocka_unit_test(put_json_never_cuts_an_escape),
         cmocka_unit_test(utf8_refuses_what_rfc_3629_does),
         cmocka_unit_test(token_is_tchar),
+        cmocka_unit_test(visible_is_vchar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,21 +134,25 @@ static bool judge(struct row *r, const struct http_head *head, const struct rout
         [ACCESS_OPEN] = "open", [ACCESS_TOKEN] = "token", [ACCESS_SIGNATURE] = "signature"};
     const struct json *expect = row_member(r->v, "expect"), *sandbox = row_member(r->v, "sandbox");
     struct str token = signature_trim(row_text(sandbox, "token"));
-    bool signed_reading = route->is_signed && token.n > 0;
+    bool signed_reading = route->by && token.n > 0;
     if (!row_same(r, "sandbox", route->id, row_bytes(r, sandbox, "id")))
         return false;
-    if (signed_reading && route->signed_climbs)
+    if (signed_reading && route->by->climbs)
         return row_same_fault(r, &(struct fault){.id = FAULT_PATH_ESCAPES});
-    struct signed_route signed_route = {route->id, route->exp36, route->signature, route->port};
-    enum access access = access_check(token, head_get(head, STR("OpenSandbox-Secure-Access")),
-                                      route->is_signed ? &signed_route : NULL, keys, false,
-                                      row_int(r, r->v, "now", 0));
+    struct signed_route signed_route = {.id = route->id, .port = route->port};
+    if (route->by) {
+        signed_route.exp36 = route->by->exp36;
+        signed_route.signature = route->by->signature;
+    }
+    enum access access =
+        access_check(token, head_get(head, STR("OpenSandbox-Secure-Access")),
+                     route->by ? &signed_route : NULL, keys, false, row_int(r, r->v, "now", 0));
     if (!access_allows(access))
         return row_same_fault(r, &(struct fault){.id = access_faults[access]});
     if (!row_bool(expect, "allow"))
         return row_fail(r, "allowed by %s, expected a refusal", by[access]);
     return row_same(r, "by", str_of(by[access]), row_text(expect, "by")) &&
-           row_same(r, "forward", signed_reading ? route->forward_signed : route->forward,
+           row_same(r, "forward", signed_reading ? route->by->forward : route->forward,
                     row_bytes(r, expect, "forward"));
 }
 

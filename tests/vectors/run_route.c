@@ -33,16 +33,16 @@ bool row_same_fault(struct row *r, const struct fault *fault)
 static bool same_signed(struct row *r, const struct json *expect, const struct route *route)
 {
     bool is_signed = row_member(expect, "exp36") != NULL;
-    if (!row_same_int(r, "signed", route->is_signed, is_signed) || !is_signed)
-        return route->is_signed == is_signed;
-    if (!row_same(r, "exp36", route->exp36, row_bytes(r, expect, "exp36")) ||
-        !row_same(r, "signature", route->signature, row_bytes(r, expect, "signature")))
+    if (!row_same_int(r, "signed", route->by != NULL, is_signed) || !is_signed)
+        return (route->by != NULL) == is_signed;
+    if (!row_same(r, "exp36", route->by->exp36, row_bytes(r, expect, "exp36")) ||
+        !row_same(r, "signature", route->by->signature, row_bytes(r, expect, "signature")))
         return false;
     bool refused = row_member(expect, "signed_status") != NULL;
-    if (!row_same_int(r, "the signed reading climbs", route->signed_climbs, refused))
+    if (!row_same_int(r, "the signed reading climbs", route->by->climbs, refused))
         return false;
     if (!refused)
-        return row_same(r, "forward_signed", route->forward_signed,
+        return row_same(r, "forward_signed", route->by->forward,
                         row_bytes(r, expect, "forward_signed"));
     return row_same_int(r, "signed_status", fault_status(FAULT_PATH_ESCAPES),
                         row_int(r, expect, "signed_status", 0)) &&
