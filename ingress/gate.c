@@ -3,6 +3,7 @@
  * and table; what has to be counted is counted afterwards, in judged() and
  * dialled(). */
 #include "base/text.h"
+#include "http/path.h"
 #include "ingress/gate_impl.h"
 #include "policies/scope.h"
 
@@ -114,7 +115,7 @@ static bool blocked(const struct facts *f, const struct sandbox *s, const struct
     int64_t limit = gate_view(f)->set->signature_failure_limit;
     if (limit <= 0 || !r->by || given || s->token.n == 0)
         return false;
-    return failures_recent(gate_worker(f)->all->by_sandbox, r->id, f->now_ms / 1000) >= limit;
+    return failures_recent(gate_worker(f)->all->by_sandbox, s->id, f->now_ms / 1000) >= limit;
 }
 
 static bool admit(const struct facts *f, const struct sandbox *s, struct gateway_note *note,
@@ -146,6 +147,20 @@ static bool read_path(const struct sandbox *s, struct route *r, struct arena *a,
     }
     r->forward = r->by->forward;
     return true;
+}
+
+/* What is put in front of the path is the sandbox's share of that host, as the prefix of a path
+ * form is of ours (3.7); false: refused. */
+static bool stays_below(const struct sandbox *s, const struct route *r, struct arena *a,
+                        struct verdict *v)
+{
+    const struct endpoint *e = sandbox_endpoint(s, r->port);
+    ptrdiff_t mark = str_chr(r->forward, '?');
+    struct str path = mark < 0 ? r->forward : str_head(r->forward, (size_t)mark);
+    if (!e->url || e->url->path.n == 0 || !path_climbs(path))
+        return true;
+    gate_refuse_id(v, FAULT_PATH_ESCAPES, STR_NONE, a);
+    return false;
 }
 
 /* ---- forward */
@@ -339,7 +354,11 @@ static void decide(const struct facts *f, struct arena *a, struct verdict *v)
     }
     note = begin_note(f, note, a, v);
     const struct sandbox *s = note ? lookup(f, note, a, v) : NULL;
-    if (!s || !read_path(s, &note->route, a, v) || !admit(f, s, note, a, v))
+    if (!s)
+        return;
+    note->counted = str_eq(s->id, note->route.id) ? note->route.id : arena_str(a, s->id);
+    if (!read_path(s, &note->route, a, v) || !admit(f, s, note, a, v) ||
+        !stays_below(s, &note->route, a, v))
         return;
     forward(f, s, note, a, v);
 }

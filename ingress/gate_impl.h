@@ -12,11 +12,13 @@ enum waiting { WAITING_NOTHING, WAITING_ANSWER, WAITING_WAKE };
 
 struct gateway_note {
     struct route route;
-    struct str ns;     /* of f1. routes */
-    struct str key;    /* its sandbox_key(): of f1. routes, and once a resolver had to be asked */
-    struct str client; /* address, for logs and counts */
-    struct str target; /* "address:port" */
-    struct str reason; /* for the log only */
+    struct str ns;      /* of f1. routes */
+    struct str counted; /* id of the record: what counts per sandbox counts by it, since several ids
+                           can lead to one (7.3); nothing: there was none */
+    struct str key;     /* its sandbox_key(): of f1. routes, and once a resolver had to be asked */
+    struct str client;  /* address, for logs and counts */
+    struct str target;  /* "address:port" */
+    struct str reason;  /* for the log only */
 
     enum fault_id fault; /* FAULTS: none */
     enum access access;

@@ -50,7 +50,7 @@ static void count_failure(struct gateway_worker *gw, const struct facts *f,
 {
     uint64_t now_s = f->now_ms / 1000;
     counter_add(&gw->metrics.signature_failures, 1);
-    failures_add(gw->all->by_sandbox, note->route.id, now_s);
+    failures_add(gw->all->by_sandbox, note->counted, now_s);
     failures_add(gw->all->by_client, note->client, now_s);
     if (failures_recent(gw->all->by_client, note->client, now_s) % 10 ==
         1) { /* a guesser is worth a line, not one a guess */
@@ -94,7 +94,7 @@ void told_admit(struct worker *w, const struct facts *f, struct arena *a, struct
     const struct gateway *g = ((struct gateway_worker *)worker_get(w, SLOT_PRODUCT))->all;
     const struct gateway_note *note = v->note;
     struct limits_place *place = NULL;
-    switch (limits_enter(g->limits, note->ns, note->route.id, f->now_ms, &place)) {
+    switch (limits_enter(g->limits, note->ns, note->counted, f->now_ms, &place)) {
     case LIMITS_OK:
         v->place = place;
         return;

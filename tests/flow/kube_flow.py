@@ -524,3 +524,23 @@ def a_reload_reads_certificates_again_and_a_bad_file_changes_nothing(lab):
     server.end_watches("end")
     server.put("sb1", "127.0.0.2")
     comes(gw, pods, "127.0.0.2", within=30)
+
+
+@test("kube-aliases", "SIGN-04")
+def the_names_of_one_sandbox_are_counted_as_one(lab):
+    server, pods = cluster(lab, group="agents.x-k8s.io", versions=("v1beta1",), resource="sandboxes"), Pods(lab)
+
+    def secured(*of, **how):
+        made = json.loads(agent_sandbox(*of, **how))
+        made["metadata"]["annotations"] = {"opensandbox.io/secure-access-token": "tok"}
+        return json.dumps(made).encode()
+    server.render = secured
+    server.put("sandbox-abc", "127.0.0.1")
+    gw = gateway(lab, server, "--secure-access-keys=a=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "--signature-failure-limit=3",
+                 "--rate-limit-per-sandbox=2", provider="agent-sandbox")
+    wait_for(lambda: gw.metric("ingress_kube_objects") == 1, "the sandbox")
+    names = ("abc", "sandbox-abc", "Sandbox-abc", "sAndbox-abc", "saNdbox-abc", "SANDBOX-ABC", "sandbox-ABC", "Sandbox--abc")
+    seen = [gw.client().ask("GET", pods.path(n, "/zzzzzz/00000000a/"), "Connection: close").status for n in names]
+    equal(seen, [401] * 3 + [429] * 5, "guesses")
+    seen = [gw.client().ask("GET", pods.path(n), "OpenSandbox-Secure-Access: tok", "Connection: close").status for n in names]
+    check(seen.count(200) in (2, 3, 4) and seen.count(429) == 8 - seen.count(200), "requests", seen)

@@ -302,3 +302,14 @@ def a_start_without_what_it_needs_says_so(lab):
     code, out, err = lab.run("--provider-type=lifecycle", "--lifecycle-url=http://127.0.0.1:1", "--check",
                              env={"OPENSANDBOX_INGRESS_LIFECYCLE_API_KEY": "canary"})
     check(code == 0 and "canary" not in out + err, "with the variable", code, out, err)
+
+
+@test("PH-01")
+def no_path_leaves_what_the_endpoint_puts_in_front(lab):
+    a = lab.backend(says("A"))
+    server, gw = started(lab, {"sb1": Sandbox(ports={80: f"{a.address}/proxy/80"})}, "--deny-ports=44772")
+    route = "OpenSandbox-Ingress-To: sb1-80"
+    for path in ("/../44772/command", "/..%2f44772/x", "/a/%2e%2e/%2E%2E/b"):
+        r = ask(gw, path, route)
+        check(r.status == 400 and "leaves the route prefix" in r.text, path, r.status, r.text)
+    equal(status(gw, "/a/../b?/../..", route), 200, "one that stays")
