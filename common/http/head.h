@@ -19,11 +19,12 @@ struct http_head {
                              there was none (HTTP/1.0) */
     struct str absolute;  /* the scheme of an absolute target, "http" or "https"; else empty */
     struct str
-        host;        /* the Host line, which counts only where the target names nobody; p == NULL:
-                        there was none; in HTTP/2 only where it is another (http_limits.two_names) */
-    struct str path; /* the raw target in origin form with its query; "*"; empty for CONNECT */
-    int status;      /* response; each 1xx is a head of its own; 0 in a request */
-    int64_t length;  /* content-length, or -1: not stated */
+        host;         /* the Host line, which counts only where the target names nobody; p == NULL:
+                         there was none; in HTTP/2 only where it is another (http_limits.two_names) */
+    struct str path;  /* the raw target in origin form with its query; "*"; empty for CONNECT */
+    int status;       /* response; each 1xx is a head of its own; 0 in a request */
+    unsigned nfields; /* of fields */
+    int64_t length;   /* content-length, or -1: not stated */
     struct str
         protocol; /* an upgrade token ("websocket") or empty: what this head asks for, or grants */
     bool te_trailers;     /* the client sent "TE: trailers" */
@@ -36,7 +37,6 @@ struct http_head {
     unsigned crumbs; /* the Cookie line was so many fields of HTTP/2 (RFC 9113 section 8.2.3), and
                         is to be where it goes on over HTTP/2; 0: it was one line */
     struct field *fields;
-    unsigned nfields;
 };
 
 /* Value of the first field of that name, or NULL; present but empty is not NULL. */

@@ -22,6 +22,7 @@ struct dial_parent {
 struct dial_to {
     struct str host; /* address (IPv6 with or without brackets) or name */
     uint16_t port;
+    bool tls_h2;         /* with tls: offers h2 before http/1.1; else http/1.1 alone */
     struct names *names; /* who is asked for the host; NULL: the worker's */
     /* Not NULL: through this one, which alone looks the host up.  Lent for as long as anything goes
      * there. */
@@ -30,7 +31,6 @@ struct dial_to {
      * side must prove to be tls_name (empty: the host). */
     struct tls_ctx *tls;
     struct str tls_name;
-    bool tls_h2; /* offers h2 before http/1.1; else http/1.1 alone */
 };
 
 /* Done to each socket of this worker's dials before it connects; copied. */

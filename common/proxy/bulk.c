@@ -9,30 +9,33 @@ enum {
     PIECE_BYTES = 16384       /* and they come in large pieces */
 };
 
-static struct exchange *of(struct bulk *b)
+/* From the origin to the client. */
+static bool is_down(const struct exchange *x, const struct bulk *b)
 {
-    return b->down ? container_of(b, struct exchange, bulk_down)
-                   : container_of(b, struct exchange, bulk_up);
+    return b == &x->bulk_down;
 }
 
 static struct http_stream *source(const struct exchange *x, const struct bulk *b)
 {
-    return b->down ? x->up : x->down;
+    return is_down(x, b) ? x->up : x->down;
 }
 
 static struct http_stream *sink(const struct exchange *x, const struct bulk *b)
 {
-    return b->down ? x->down : x->up;
+    return is_down(x, b) ? x->down : x->up;
 }
 
-static void on_moved(void *user, size_t n)
+static void up_moved(void *user, size_t n)
 {
-    struct bulk *b = user;
-    struct exchange *x = of(b);
-    if (b->down)
-        x->bytes_out += n;
-    else
-        x->bytes_in += n;
+    struct exchange *x = user;
+    x->bytes_in += n;
+    exchange_progress(x);
+}
+
+static void down_moved(void *user, size_t n)
+{
+    struct exchange *x = user;
+    x->bytes_out += n;
     exchange_progress(x);
 }
 
@@ -43,19 +46,31 @@ static void give_back(struct exchange *x, struct bulk *b, int64_t moved)
     to->ops->back(to, false, moved);
 }
 
-static void on_done(void *user, int64_t moved)
+static void done(struct exchange *x, struct bulk *b, int64_t moved)
 {
-    struct bulk *b = user;
     b->splice = NULL;
-    give_back(of(b), b, moved);
+    give_back(x, b, moved);
 }
 
-static const struct splice_events events = {on_moved, on_done};
+static void up_done(void *user, int64_t moved)
+{
+    struct exchange *x = user;
+    done(x, &x->bulk_up, moved);
+}
+
+static void down_done(void *user, int64_t moved)
+{
+    struct exchange *x = user;
+    done(x, &x->bulk_down, moved);
+}
+
+static const struct splice_events up_events = {up_moved, up_done};
+static const struct splice_events down_events = {down_moved, down_done};
 
 /* What was passed on has left, and nothing is kept that could be sent again. */
 static bool is_clear(const struct exchange *x, const struct bulk *b)
 {
-    if (b->down)
+    if (is_down(x, b))
         return x->unsent == 0 && x->bytes_out > AFTER_BYTES;
     return x->owed == 0 && !x->keep_replay && x->bytes_in > AFTER_BYTES;
 }
@@ -76,7 +91,7 @@ void bulk_try(struct exchange *x, struct bulk *b, size_t sent)
             from->ops->back(from, true, 0);
         return;
     }
-    b->splice = splice_start(near, far, n, &events, b);
+    b->splice = splice_start(near, far, n, is_down(x, b) ? &down_events : &up_events, x);
     if (!b->splice)
         give_back(x, b, 0);
 }

@@ -109,7 +109,7 @@ void exchange_fail(struct exchange *x, enum why why, const struct http_fault *fa
         exchange_abort(x, why);
         return;
     }
-    struct verdict v = {.act = ACT_REPLY, .why = why};
+    struct verdict v = {.act = ACT_REPLY, .why = why, .note = x->verdict.note};
     if ((half_made_switch(x, why) || failed_tunnel(x)) &&
         !x->down_h2) /* both sides close (9.2); of h2 the stream ends */
         x->client->session->ops->drain(x->client->session);

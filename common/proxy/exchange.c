@@ -297,7 +297,6 @@ void exchange_accept(void *user, struct session *s, struct http_stream *down)
     x->down_bytes = s->bytes;
     x->grpc_status = -1;
     x->moved_due_ms = UINT64_MAX;
-    x->bulk_down.down = true;
     x->t_start = worker_now_us(p->w);
     worker_arena(p->w, &x->mem, x->first, sizeof x->first);
     buf_init(&x->pending, worker_pool(p->w));

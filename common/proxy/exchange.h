@@ -58,7 +58,6 @@ struct proxy {
 /* One direction of an exchange, past the codecs: see bulk.c. */
 struct bulk {
     struct splice *splice; /* NULL: the ordinary way */
-    bool down;             /* from the origin to the client */
 };
 
 /* The answer's body on its way through a filter of the gate's: see filtering.c. */

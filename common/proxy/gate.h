@@ -68,17 +68,24 @@ struct verdict {
     enum act act;
     enum why why;
     int status;
-    bool retry : 1;    /* REPLY: Retry-After: 1 */
-    bool no_store : 1; /* LOCAL */
-    bool h2 : 1;  /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes
-                   extended CONNECT, else in HTTP/1.1 */
-    bool raw : 1; /* FORWARD of a CONNECT: to a connection of bytes, made for it alone; the client
-                 is answered 200 when it is up */
-    bool any : 1; /* FORWARD with to.tls: HTTP/2 or HTTP/1.1, whichever the origin chooses by ALPN;
-                 an upgrade in HTTP/1.1.  Where there is no TLS: nothing */
-    bool look : 1; /* raw: look() sees what the client says first before any of it leaves */
-    bool late : 1; /* raw, look: the client is answered 200 and looked at before anything is
-                  dialled; with PASS that is done, and if it fails the tunnel is cut */
+    /* REPLY: Retry-After: 1 */
+    bool retry : 1;
+    /* LOCAL */
+    bool no_store : 1;
+    /* FORWARD: in HTTP/2 by prior knowledge; an upgrade only if that connection takes extended
+     * CONNECT, else in HTTP/1.1 */
+    bool h2 : 1;
+    /* FORWARD of a CONNECT: to a connection of bytes, made for it alone; the client is answered 200
+     * when it is up */
+    bool raw : 1;
+    /* FORWARD with to.tls: HTTP/2 or HTTP/1.1, whichever the origin chooses by ALPN; an upgrade in
+     * HTTP/1.1.  Where there is no TLS: nothing */
+    bool any : 1;
+    /* raw: look() sees what the client says first before any of it leaves */
+    bool look : 1;
+    /* raw, look: the client is answered 200 and looked at before anything is dialled; with PASS
+     * that is done, and if it fails the tunnel is cut */
+    bool late : 1;
     union {
         struct dial_to to; /* FORWARD */
         struct {
@@ -155,7 +162,8 @@ struct gate {
     const struct http_head *(*trailers)(const struct facts *f, const struct verdict *v,
                                         const struct http_head *trailers, bool request,
                                         struct arena *a);
-    /* Turns a failure into a REPLY; fault is given when the request itself is broken. */
+    /* Turns a failure into a REPLY; fault is given when the request itself is broken.  ret->note is
+     * that of the last verdict. */
     void (*failed)(const struct facts *f, enum why why, enum stage stage,
                    const struct http_fault *fault, struct arena *a, struct verdict *ret);
     /* Adds the product's fields to the access line. */

@@ -32,7 +32,7 @@ struct request {
     bool keyed, upgrade, old;
     unsigned seen, lines; /* origin connections it came on, access lines */
     bool spoilt;          /* its origin put other bytes into its answer */
-    bool again;           /* it was decided once more after a first try */
+    unsigned again;       /* so often it was decided once more */
 };
 
 struct script {
@@ -438,7 +438,7 @@ static bool again(struct rig *r, const struct facts *f, enum why why, enum stage
     (void)why;
     if (!q || ((q - p->requests) & 3) == 0)
         return false;
-    q->again = true;
+    q->again++;
     p->sum.again += stage == STAGE_ANSWER;
     return true;
 }

@@ -406,6 +406,26 @@ static void waits_grow_and_stay_a_number(void **state)
 
 enum { CARS = 2000 };
 
+/* Who waits cuts it out of what he has asked for before; the owner makes it of two names. */
+static void all_ports_of_a_sandbox_wait_for_one_key(void **state)
+{
+    static const struct {
+        const char *ns, *id;
+    } rows[] = {{"ns", "sb1"}, {"", "sb1"}, {"n", "s-1.2"}, {"8080", "80"}};
+    struct arena a;
+    (void)state;
+    arena_init(&a, NULL, 0);
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct str ns = str_of(rows[i].ns), id = str_of(rows[i].id), key = wake_key(ns, id, &a);
+        for (unsigned port = 1; port <= UINT16_MAX; port += 13106) {
+            struct str of_port = sandbox_key(ns, id, (uint16_t)port, &a);
+            assert_true(str_eq(wake_key_of(of_port), key));
+            assert_false(str_eq(of_port, key));
+        }
+    }
+    arena_done(&a);
+}
+
 static void *come_and_go(void *k)
 {
     size_t parked = 0;
@@ -456,6 +476,7 @@ int main(void)
         cmocka_unit_test(a_budget_begins_when_the_request_came),
         cmocka_unit_test(it_may_end_with_flights_under_way),
         cmocka_unit_test(waits_grow_and_stay_a_number),
+        cmocka_unit_test(all_ports_of_a_sandbox_wait_for_one_key),
         cmocka_unit_test(the_lot_has_as_many_places_as_it_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
