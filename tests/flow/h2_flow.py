@@ -742,7 +742,7 @@ def quiet_body_and_late_answer_have_deadlines_per_stream(lab):
 
 # ---- WS-04
 
-@test("WS-04")
+@test("WS-04", "sn-efdc3d14")
 def extended_connect_is_announced_and_made_a_handshake(lab):
     keys = []
 
@@ -762,7 +762,7 @@ def extended_connect_is_announced_and_made_a_handshake(lab):
     equal(keys[0][3].lower(), "websocket", "Upgrade")
 
 
-@test("WS-04")
+@test("WS-04", "sn-efdc3d14")
 def wrong_accept_value_is_502(lab):
     values = ["s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", None, "x"]
 

@@ -230,7 +230,7 @@ def what_an_object_says_is_what_a_client_gets(lab):
     equal(gw.metric("ingress_kube_ambiguous"), 0, "ambiguous names")
 
 
-@test("LIFE-01")
+@test("sn-48bdaa74", "LIFE-01")
 def late_news_about_an_earlier_instance_change_nothing(lab):
     server, pods = cluster(lab), Pods(lab)
     one = server.put("sb1", "127.0.0.2", uid="uid-1")
@@ -271,9 +271,109 @@ def a_changed_address_is_followed_and_old_streams_end(lab):
     comes(gw, pods, 404, "sb2")
 
 
+@test("sn-eded4831", "LIFE-04")
+def between_two_addresses_a_sandbox_is_not_ready(lab):
+    server, pods = cluster(lab), Pods(lab)
+    server.put("sb1", "127.0.0.2")
+    gw = gateway(lab, server)
+    comes(gw, pods, "127.0.0.2")
+    server.put("sb1", "127.0.0.2", ready=False)
+    comes(gw, pods, 503)
+    r = gw.client().ask("GET", pods.path(), "Connection: close")
+    equal((r.status, r.get("retry-after")), (503, "1"), "between")
+    server.put("sb1", "127.0.0.3")
+    comes(gw, pods, "127.0.0.3")
+
+
+@test("sn-9cc9ba28", "sn-3eace307")
+def loopback_is_dialled_only_where_a_setting_says_so(lab):
+    pods, server = Pods(lab), cluster(lab)
+    named = cluster(lab, group="agents.x-k8s.io", versions=("v1beta1",), resource="sandboxes")
+    named.render = agent_sandbox
+    server.put("sb1", "127.0.0.1")
+    named.put("sb1", "localhost")
+    for flags, wanted in ((), 502), ((LOOPBACK,), "127.0.0.1"):
+        for provider, of in ("batchsandbox", server), ("agent-sandbox", named):
+            gw = lab.gateway(f"--provider-type={provider}", *flags, env={"KUBECONFIG": of.kubeconfig()})
+            comes(gw, pods, wanted)
+            r = gw.client().ask("GET", pods.path(), "Connection: close")
+            check(flags or "sandbox address is not allowed" in r.text, provider, r.text)
+
+
+class Owners:
+    """Pods of a cluster whose addresses change hands: whose each is, and what was asked of whom."""
+
+    def __init__(self, lab):
+        self.owner, self.wrong, self.asked = {}, [], 0
+        self.port = lab.backend(self.serve, host="0.0.0.0").port
+
+    def serve(self, conn):
+        address, first = conn.sock.getsockname()[0], None
+        while True:
+            r = conn.request()
+            box = r.get("x-box")
+            first = first or box
+            self.asked += 1
+            if box != first or box != self.owner.get(address):
+                self.wrong.append((address, box, first, self.owner.get(address)))
+            conn.send(answer(200, body=box.encode()))
+
+
+@test("sn-17642081", "LIFE-01", "LIFE-02", limit=180)
+def no_byte_reaches_the_sandbox_that_has_the_address_now(lab):
+    server, pods = cluster(lab), Owners(lab)
+    gw = gateway(lab, server)
+    watching(gw)
+    over, bad = threading.Event(), []
+    boxes = ("sb1", "sb2", "sb3")
+    now = dict.fromkeys(boxes)  # which instance of it there is; None: it is being made or taken away
+
+    def client(box):
+        c = gw.client()
+        while not over.is_set():
+            instance = now[box]
+            if instance is None:
+                time.sleep(0.002)
+                continue
+            try:
+                r = c.ask("GET", f"/sandboxes/{box}/port/{pods.port}/", f"X-Box: {instance}")
+            except OSError:
+                c = gw.client()
+                continue
+            if r.status not in (200, 404, 502, 503) or r.status == 200 and r.text != instance:
+                bad.append((box, instance, r.status, r.text))
+
+    def asks(box):
+        return gw.client().ask("GET", f"/sandboxes/{box}/port/{pods.port}/", "X-Box: nobody", "Connection: close").status
+    threads = [threading.Thread(target=client, args=(b,)) for b in boxes for _ in range(2)]
+    for t in threads:
+        t.start()
+    end, n, turn = time.monotonic() + (60 if lab.long else 4), 0, random.Random(1)
+    try:
+        while time.monotonic() < end:
+            n += 1
+            box, address = boxes[n % 3], f"127.0.0.{2 + turn.randrange(2)}"
+            for other in boxes:  # whoever has the address goes, under the same name it comes again elsewhere
+                if now[other] and (other == box or pods.owner.get(address) == now[other]):
+                    now[other] = None
+                    server.remove(other)
+                    wait_for(lambda other=other: asks(other) == 404, f"{other} to go")
+                    time.sleep(0.05 * lab.slow)  # what was on its way before has been read by now
+            pods.owner.update({a: None for a, o in pods.owner.items() if o and o.startswith(box + "-")})
+            pods.owner[address] = now[box] = f"{box}-{n}"
+            server.put(box, address, uid=f"uid-{n}")
+    finally:
+        over.set()
+        for t in threads:
+            t.join(20)
+    check(n > 20 and pods.asked > 100, "changes and requests", n, pods.asked)
+    wrong = [w for w in pods.wrong if "nobody" not in w]
+    check(not wrong and not bad, wrong[:5], bad[:5])
+
+
 # ---- trouble
 
-@test("LIFE-03")
+@test("sn-48b27778", "LIFE-03")
 def a_watch_that_ends_in_any_way_is_opened_again(lab):
     server, pods = cluster(lab, bookmarks_s=0.2), Pods(lab)
     server.put("sb1", "127.0.0.2")
@@ -286,7 +386,7 @@ def a_watch_that_ends_in_any_way_is_opened_again(lab):
     equal(gw.metric("ingress_kube_lists"), 1, "lists")
 
 
-@test("LIFE-03", limit=90)
+@test("sn-415732fe", "LIFE-03", limit=90)
 def the_last_state_serves_while_the_server_is_away(lab):
     server, pods = cluster(lab), Pods(lab)
     server.put("sb1", "127.0.0.2")
@@ -340,7 +440,7 @@ def a_refusal_later_on_serves_the_last_state_and_is_said_once(lab):
     comes(gw, pods, "127.0.0.3", within=40)
 
 
-@test("LIFE-03")
+@test("sn-da22cb12", "LIFE-03")
 def a_version_that_is_gone_lists_again_and_streams_live_on(lab):
     server, pods = cluster(lab), Pods(lab)
     for i in range(1200):
@@ -486,7 +586,7 @@ def whatever_went_wrong_in_the_end_it_is_as_the_server_says(lab):
 
 # ---- agent-sandbox
 
-@test("kube-agents")
+@test("sn-1e683018", "kube-agents")
 def agent_sandboxes_are_found_in_the_version_that_is_served(lab):
     for versions in (("v1beta1", "v1alpha1"), ("v1alpha1",)):
         server, pods = cluster(lab, group="agents.x-k8s.io", versions=versions, resource="sandboxes"), Pods(lab)
