@@ -61,7 +61,13 @@ static void *on_text(const redisReadTask *task, char *p, size_t n)
     return &r->reply;
 }
 
-static void *on_list(const redisReadTask *task, int n)
+#if HIREDIS_MAJOR < 1
+typedef int list_length;
+#else
+typedef size_t list_length;
+#endif
+
+static void *on_list(const redisReadTask *task, list_length n)
 {
     (void)task;
     (void)n;
@@ -88,7 +94,32 @@ static void on_free(void *reply)
     (void)reply;
 }
 
-static const redisReplyObjectFunctions makers = {on_text, on_list, on_number, on_nil, on_free};
+#if HIREDIS_MAJOR >= 1
+/* Doubles and booleans are nil to us. */
+static void *on_double(const redisReadTask *task, double number, char *text, size_t n)
+{
+    (void)number;
+    (void)text;
+    (void)n;
+    return on_nil(task);
+}
+
+static void *on_bool(const redisReadTask *task, int yes)
+{
+    (void)yes;
+    return on_nil(task);
+}
+#endif
+
+static const redisReplyObjectFunctions makers = {.createString = on_text,
+                                                 .createArray = on_list,
+                                                 .createInteger = on_number,
+                                                 .createNil = on_nil,
+#if HIREDIS_MAJOR >= 1
+                                                 .createDouble = on_double,
+                                                 .createBool = on_bool,
+#endif
+                                                 .freeObject = on_free};
 
 struct resp_reader *resp_reader_new(void)
 {
