@@ -236,6 +236,7 @@ def a_wrong_key_is_502_and_readiness_says_why_until_the_file_is_read_again(lab):
     for _ in range(5):
         equal(status(gw), 502, "with the old key")
     check("refuses our key" in gw.admin("/readyz").text, "what readiness says:", gw.admin("/readyz").text)
+    wait_for(lambda: gw.logged(lambda x: "ingress requested" in x.get("msg", ""))[4:], "five lines of requests")
     equal(len(gw.logged(lambda x: "refuses our key" in x.get("msg", ""))), 1, "log lines")
     with open(gw.key_file, "w", encoding="ascii") as f:
         f.write("n3w-canary")
