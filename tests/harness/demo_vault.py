@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import subprocess
+import time
 
 KEY, PASSWORD = "sk-real-7d1c93e0a4b5", "real-password-58f2c6"
 API, GIT = "198.51.100.10", "198.51.100.20"
@@ -85,6 +86,10 @@ class Vault:
         before = len(self.seen())
         _, out, err = self.w.run(*argv, "-m", "10", env={"CURL_CA_BUNDLE": TRUST})
         seen = self.seen()[before:]
+        until = time.monotonic() + 5
+        while "x-you-sent" in out.lower() and not seen and time.monotonic() < until:  # the origin writes it down after its answer
+            time.sleep(0.02)
+            seen = self.seen()[before:]
         head, _, body = out.replace("\r\n", "\n").partition("\n\n")
         self.show.said("\n".join([x for x in head.splitlines() if x.lower().startswith(("http/", "x-you"))] + [body, err]))
         for line in seen:
