@@ -166,6 +166,8 @@ void parts_flush(struct gateway *g)
 
 void parts_stop(struct gateway *g)
 {
+    worker_turn(
+        app_main(g->app)); /* what workers have asked for last, while there is who hears it */
     routes_api_stop(g->api);
     wake_free(g->wake);
     if (g->fasting)
