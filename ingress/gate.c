@@ -39,7 +39,7 @@ static struct begin begin(const struct snapshot *snap, const struct conn_info *c
 
 /* ---- refusals */
 
-void gate_refuse(struct verdict *v, const struct fault *fault, struct arena *a)
+static void refuse(struct verdict *v, const struct fault *fault, struct arena *a)
 {
     struct gateway_note *note = gate_note(v);
     v->act = ACT_REPLY;
@@ -55,7 +55,7 @@ void gate_refuse(struct verdict *v, const struct fault *fault, struct arena *a)
 
 void gate_refuse_id(struct verdict *v, enum fault_id id, struct str value, struct arena *a)
 {
-    gate_refuse(v, &(struct fault){.id = id, .value = value}, a);
+    refuse(v, &(struct fault){.id = id, .value = value}, a);
 }
 
 /* ---- pages of our own (3.8, 14.1) */
@@ -312,7 +312,7 @@ static bool route(const struct facts *f, struct gateway_note *note, struct arena
     struct fault fault;
     const struct ingress_view *view = gate_view(f);
     if (!route_parse(&view->route, f->head, a, &note->route, &fault)) {
-        gate_refuse(v, &fault, a);
+        refuse(v, &fault, a);
         return false;
     }
     bool is_scope = note->route.form == FORM_SCOPE;
@@ -320,7 +320,7 @@ static bool route(const struct facts *f, struct gateway_note *note, struct arena
         return false;
     note->routed = true;
     if (port_set_has(&view->deny_ports, note->route.port))
-        gate_refuse(v, &(struct fault){.id = FAULT_PORT_DENIED, .port = note->route.port}, a);
+        refuse(v, &(struct fault){.id = FAULT_PORT_DENIED, .port = note->route.port}, a);
     else if (!is_scope && !gate_worker(f)->all->resolver)
         gate_refuse_id(v, FAULT_SCOPE_REQUIRED, STR_NONE, a);
     else if (is_scope && note->route.port == EGRESS_PORT)

@@ -38,7 +38,6 @@ const struct ingress_view *gate_view(const struct facts *f);
 const struct gateway_worker *gate_worker(const struct facts *f);
 /* The note is of the exchange's arena, so that it may be written. */
 struct gateway_note *gate_note(const struct verdict *v);
-void gate_refuse(struct verdict *v, const struct fault *fault, struct arena *a);
 void gate_refuse_id(struct verdict *v, enum fault_id id, struct str value, struct arena *a);
 
 /* lookup.c */

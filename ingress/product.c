@@ -14,7 +14,7 @@
 #include "ingress/view.h"
 #include "net/worker.h"
 
-enum { FAILURE_KEYS = 16384, LIMIT_KEYS = 16384 };
+enum { FAILURE_KEYS = 16384 };
 
 static const struct ingress_settings *set_of(struct app *app)
 {
@@ -109,8 +109,7 @@ static struct gateway *gateway_of(struct app *app)
                                   .min_signal_targets = (size_t)s->readiness_min_signal_targets,
                                   .failure_ratio = s->readiness_failure_ratio});
     g->limits =
-        limits_new(&(struct limits_rules){.max_keys = LIMIT_KEYS,
-                                          .max_running = (unsigned)s->max_connections_per_sandbox,
+        limits_new(&(struct limits_rules){.max_running = (unsigned)s->max_connections_per_sandbox,
                                           .per_second = (unsigned)s->rate_limit_per_sandbox});
     g->tables = mem_new(app_nworkers(app) * sizeof *g->tables);
     app_set_product(app, g);

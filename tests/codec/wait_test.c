@@ -6,20 +6,11 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "harness/ends.h"
 #include "harness/h2frames.h"
 #include "harness/peer.h"
-#include "harness/rig.h"
 
-enum { ENDS = 1024, WINDOW = 65536, KEPT = 100000, PEERS = 4 };
-
-struct end {
-    struct conn *c;
-    size_t at; /* read off its connection so far */
-};
-
-static struct rig rig; /* cmocka runs one test after the other */
-static struct end ends[ENDS];
-static unsigned nends;
+enum { WINDOW = 65536, KEPT = 100000, PEERS = 4 };
 
 /* What is decided: "/w/KEY/..." waits so often, and is then forwarded in pool "w"; "/v/KEY/..." and
  * others are forwarded at once. */
@@ -131,100 +122,6 @@ static int tear_down(void **state)
     (void)state;
     rig_done(&rig);
     return 0;
-}
-
-static struct end *end_of(struct conn *c)
-{
-    assert_non_null(c);
-    assert_true(nends < ENDS);
-    ends[nends] = (struct end){.c = c};
-    return &ends[nends++];
-}
-
-static void settle(void)
-{
-    fake_settle(rig.w);
-    rig_check(&rig);
-}
-
-static void wait_ms(uint64_t ms)
-{
-    fake_time(rig.w, ms);
-    rig_check(&rig);
-}
-
-static void says(struct end *e, const char *text)
-{
-    fake_feed(e->c, text, strlen(text));
-    settle();
-}
-
-static struct end *client(const char *text)
-{
-    struct end *e = end_of(rig_client(&rig));
-    says(e, text);
-    return e;
-}
-
-static bool dials(void)
-{
-    return fake_dials(rig.w) > 0;
-}
-
-static struct end *origin(void)
-{
-    assert_true(dials());
-    struct end *e = end_of(rig_origin(&rig));
-    rig_check(&rig);
-    return e;
-}
-
-static struct str unread(struct end *e)
-{
-    struct str s = str_skip(fake_written(e->c), e->at);
-    e->at += s.n;
-    return s;
-}
-
-static void reads(struct end *e, const char *start, const char *tail)
-{
-    struct str s = unread(e);
-    bool good = str_starts(s, str_of(start)) && str_iends(s, str_of(tail));
-    if (!good)
-        print_error("<%.*s> is not <%s ... %s>\n", STR_ARG(s), start, tail);
-    assert_true(good);
-}
-
-static void silent(struct end *e)
-{
-    assert_int_equal(unread(e).n, 0);
-}
-
-static bool is_closed(const struct end *e)
-{
-    return fake_end(e->c) == FAKE_CLOSED || fake_end(e->c) == FAKE_RESET;
-}
-
-static bool logged(const char *text)
-{
-    bool found = strstr(trace_text(&rig.lines), text) != NULL;
-    if (!found)
-        print_error("no <%s> in\n%s", text, trace_text(&rig.lines));
-    return found;
-}
-
-static void all_is_credited(void)
-{
-    const struct meter *m = meter();
-    assert_int_equal(m->received[0], m->credited[0]);
-    assert_int_equal(m->given[0], m->sent[0]);
-    assert_int_equal(rig_running(&rig), 0);
-}
-
-static void nothing_is_owed(void)
-{
-    all_is_credited();
-    assert_true(worker_held(rig.w) <= 3 * (size_t)CHUNK_BYTES);
 }
 
 static void on_drained(void *user)
