@@ -232,12 +232,6 @@ static void make_snapshot(struct bench *b)
         fail("the snapshot");
 }
 
-static void ignore_gone(struct worker *w, const struct sandbox *s)
-{
-    (void)w;
-    (void)s;
-}
-
 static void make_table(struct bench *b)
 {
     static const struct endpoint end = {.host = {"10.0.0.5", 8}};
@@ -250,7 +244,7 @@ static void make_table(struct bench *b)
                                    .until_unix_s = INT64_MAX};
     struct sandbox *records[] = {sandbox_new(&open), sandbox_new(&locked)};
     b->gw.all = &b->gateway;
-    b->gw.table = table_new(b->w, ignore_gone, NULL);
+    b->gw.table = table_new(b->w, NULL, NULL);
     b->gateway.by_sandbox = failures_new(16);
     b->gateway.resolver = &static_resolver;
     b->gateway.limits = limits_new(&(struct limits_rules){.max_keys = 16});

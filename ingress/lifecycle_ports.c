@@ -139,19 +139,11 @@ static size_t cost_of(const struct sandbox *s)
     return n;
 }
 
-/* The way there is the same, it only ends at another time. */
-static bool is_prolonged(const struct sandbox *old, const struct sandbox *said)
-{
-    struct sandbox other = *said;
-    other.until_unix_s = old->until_unix_s;
-    return old->state == SANDBOX_RUNNING && sandbox_same(old, &other);
-}
-
 static void replace(struct port *p, const struct sandbox *said)
 {
     struct lifecycle *l = p->s->l;
     struct sandbox *old = p->record;
-    bool prolonged = old && is_prolonged(old, said), over = port_is_over(p);
+    bool prolonged = old && sandbox_prolonged(old, said), over = port_is_over(p);
     p->record = prolonged ? sandbox_renew(said, old) : sandbox_new(said);
     /* that we could not ask says nothing of what runs */
     if (old && said->state == SANDBOX_FAILED && !over)

@@ -75,10 +75,14 @@ static void bound(void *settings, const union addr *at, const union addr *admin,
 
 /* ---- workers */
 
-static void on_gone(struct worker *w, const struct sandbox *s)
+static void on_gone(struct worker *w, const struct sandbox *s, const struct sandbox *next)
 {
     struct proxy *p = proxy_of(w);
-    if (p && !sandbox_is_let_go(s))
+    if (!p || sandbox_is_let_go(s))
+        return;
+    if (sandbox_moved(s, next))
+        proxy_move(p, s->pool, next->pool);
+    else
         proxy_purge(p, s->pool);
 }
 
@@ -204,6 +208,11 @@ static uint64_t moved_ms(const void *settings)
     if (!s->activity_enabled || !s->renew_intent_enabled)
         return s->activity_enabled ? activity : renew;
     return renew < activity ? renew : activity;
+}
+
+static uint64_t move_ms(const void *settings)
+{
+    return settings_ms(((const struct ingress_settings *)settings)->move_timeout);
 }
 
 static void remarks(struct app *app, const struct snapshot *s)
@@ -378,6 +387,7 @@ const struct product ingress_product = {
     .unready = unready,
     .ready_text = ready_text,
     .moved_ms = moved_ms,
+    .move_ms = move_ms,
     .metrics = metrics,
     .pages = pages,
     .api = &api,

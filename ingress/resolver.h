@@ -72,6 +72,7 @@ struct sandbox {
     const struct endpoint *ends; /* nends of them, by port; the last one is for all others */
     int64_t until_unix_s;        /* from this second on it is gone; INT64_MAX: never */
     uint64_t generation;         /* unique per record: pools are keyed by it (I6) */
+    uint64_t instance;           /* of what goes by this id, where that may be made anew under it */
     struct str pool;             /* text of id and generation, key of its backend connections */
     /* Of asking resolvers, ms of worker_now(): when the call began that taught it last, and until
      * when nobody needs to ask again.  The resolver alone moves both on, when it learns that the
@@ -95,6 +96,10 @@ const struct sandbox *sandbox_ref(const struct sandbox *s);
 void sandbox_unref(const struct sandbox *s);
 /* Equal in everything but generation, count and times: then the record that is there stays. */
 bool sandbox_same(const struct sandbox *a, const struct sandbox *b);
+/* The way there is the same, it only ends at another time: see sandbox_renew(). */
+bool sandbox_prolonged(const struct sandbox *old, const struct sandbox *said);
+/* Is `to` (or NULL) the same running sandbox, open to the same clients, at another place? */
+bool sandbox_moved(const struct sandbox *from, const struct sandbox *to);
 /* The endpoint for a port; never NULL for a running sandbox. */
 const struct endpoint *sandbox_endpoint(const struct sandbox *s, uint16_t port);
 /* Key of a port of a sandbox at an asking resolver: namespace, id and port, told apart by a byte

@@ -131,6 +131,7 @@ static struct sandbox *make(const struct sandbox *from, uint64_t generation)
     s->fault = from->fault;
     s->until_unix_s = from->until_unix_s;
     s->generation = generation;
+    s->instance = from->instance;
     put_texts(s, from, (char *)(s + 1) + structs);
     return s;
 }
@@ -222,12 +223,26 @@ static bool same_texts(const struct sandbox *a, const struct sandbox *b)
 bool sandbox_same(const struct sandbox *a, const struct sandbox *b)
 {
     if (a->state != b->state || a->fault != b->fault || a->until_unix_s != b->until_unix_s ||
-        a->nends != b->nends || !same_texts(a, b))
+        a->instance != b->instance || a->nends != b->nends || !same_texts(a, b))
         return false;
     for (unsigned i = 0; i < a->nends; i++)
         if (!same_endpoint(&a->ends[i], &b->ends[i]))
             return false;
     return true;
+}
+
+bool sandbox_prolonged(const struct sandbox *old, const struct sandbox *said)
+{
+    struct sandbox other = *said;
+    other.until_unix_s = old->until_unix_s;
+    return old->state == SANDBOX_RUNNING && sandbox_same(old, &other);
+}
+
+bool sandbox_moved(const struct sandbox *from, const struct sandbox *to)
+{
+    return to && from->state == SANDBOX_RUNNING && to->state == SANDBOX_RUNNING &&
+           from->instance == to->instance && str_eq(from->ns, to->ns) && str_eq(from->id, to->id) &&
+           str_eq(from->token, to->token);
 }
 
 const struct endpoint *sandbox_endpoint(const struct sandbox *s, uint16_t port)

@@ -57,6 +57,7 @@ struct ingress_settings {
     int backend_protocol;
     bool forward_api_key, renew_on_traffic;
     int64_t max_connections_per_sandbox, rate_limit_per_sandbox;
+    int64_t move_timeout;
     struct str admin_token_file;
 };
 

@@ -45,17 +45,26 @@ static void copy_old(struct load *l)
 
 /* ---- the difference ---- */
 
-/* fresh[j], against old[i] of the same id or none: the old record stays if it says the same. */
+static void replace(struct sandbox **item, struct sandbox *by)
+{
+    sandbox_unref(*item);
+    *item = by;
+}
+
+/* fresh[j], against old[i] of the same id or none: the old record stays if it says the same, and
+ * what runs if only its end is another. */
 static void compare(struct load *l, struct sandbox *old, size_t j)
 {
     struct sandbox **fresh = &l->fresh.items[j];
-    if (!old || old->until_unix_s <= l->old_expired_s || !sandbox_same(old, *fresh)) {
-        l->put[l->nput++] = *fresh;
+    bool lives = old && old->until_unix_s > l->old_expired_s;
+    if (lives && sandbox_same(old, *fresh)) {
+        sandbox_ref(old);
+        replace(fresh, old);
         return;
     }
-    sandbox_ref(old);
-    sandbox_unref(*fresh);
-    *fresh = old;
+    if (lives && sandbox_prolonged(old, *fresh))
+        replace(fresh, sandbox_renew(*fresh, old));
+    l->put[l->nput++] = *fresh;
 }
 
 static void find_difference(struct load *l)

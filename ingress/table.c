@@ -36,7 +36,7 @@ struct delta {
 
 struct table {
     struct worker *w;
-    void (*gone)(struct worker *w, const struct sandbox *s);
+    void (*gone)(struct worker *w, const struct sandbox *s, const struct sandbox *next);
     void (*put)(struct worker *w, const struct sandbox *s);
     struct map *map;
     bool ready, closed;
@@ -87,7 +87,9 @@ static void delivery_drop(struct delivery *v)
 
 /* ---- a table ---- */
 
-struct table *table_new(struct worker *w, void (*gone)(struct worker *w, const struct sandbox *s),
+struct table *table_new(struct worker *w,
+                        void (*gone)(struct worker *w, const struct sandbox *s,
+                                     const struct sandbox *next),
                         void (*put)(struct worker *w, const struct sandbox *s))
 {
     struct table *t = mem_new(sizeof *t);
@@ -153,10 +155,10 @@ static void unref(void *p)
 }
 
 /* A record may be lent to somebody further up the stack: it lives until the turn ends. */
-static void part_with(struct table *t, struct sandbox *s)
+static void part_with(struct table *t, struct sandbox *s, const struct sandbox *next)
 {
     if (t->gone)
-        t->gone(t->w, s);
+        t->gone(t->w, s, next);
     worker_bury(t->w, unref, s);
 }
 
@@ -164,7 +166,7 @@ static void apply_gone(struct table *t, struct str key)
 {
     struct sandbox *s = map_del(t->map, key);
     if (s)
-        part_with(t, s);
+        part_with(t, s, NULL);
 }
 
 static void apply_put(struct table *t, const struct sandbox *s)
@@ -173,7 +175,7 @@ static void apply_put(struct table *t, const struct sandbox *s)
     if (old == s)
         sandbox_unref(s); /* it was there: one of two references */
     else if (old)
-        part_with(t, old);
+        part_with(t, old, s);
     if (t->put)
         t->put(t->w, s);
 }

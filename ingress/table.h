@@ -2,7 +2,8 @@
  *
  * A delta is a counted list of records; each worker applies it in slices of some hundred a turn, so
  * that a list of 100,000 never holds up traffic.  When a record is replaced or removed,
- * gone(worker, sandbox) is called in that turn: its pools are purged and its streams end (I6). */
+ * gone(worker, sandbox, next) is called in that turn, next being the one in its place, or NULL: its
+ * pools go (I6). */
 #ifndef INGRESS_TABLE_H
 #define INGRESS_TABLE_H
 
@@ -14,7 +15,9 @@ enum { TABLE_SLICE = 256 };
 
 /* put(worker, record): it is in force on this worker now, also when it is the one that was there.
  * gone as above.  Both may be NULL. */
-struct table *table_new(struct worker *w, void (*gone)(struct worker *w, const struct sandbox *s),
+struct table *table_new(struct worker *w,
+                        void (*gone)(struct worker *w, const struct sandbox *s,
+                                     const struct sandbox *next),
                         void (*put)(struct worker *w, const struct sandbox *s));
 void table_free(struct table *t);
 /* The record under this key, lent until the loop turns; NULL: unknown. */

@@ -239,6 +239,8 @@ static struct proxy_rules rules(const struct app *app, int64_t descriptors)
                             .look_ms = app->product->look_ms};
     if (app->product->moved_ms)
         r.moved_ms = app->product->moved_ms(s);
+    if (app->product->move_ms)
+        r.move_ms = app->product->move_ms(s);
     r.client.max_fields = (unsigned)s->max_fields;
     r.client.two_names = app->product->two_names;
     r.max_memory = r.client.max_memory = (size_t)s->max_memory / app->nworkers;

@@ -42,6 +42,8 @@ struct product {
                   struct arena *a);
     /* See proxy_rules.moved_ms.  NULL: 0. */
     uint64_t (*moved_ms)(const void *settings);
+    /* See proxy_rules.move_ms.  NULL: 0. */
+    uint64_t (*move_ms)(const void *settings);
     /* Whom a worker asks for names; NULL: files and DNS servers of the system. */
     struct names *(*names)(struct app *app, struct worker *w);
     /* Before the workers run: what they share, and SLOT_PRODUCT of each. */

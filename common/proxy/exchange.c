@@ -27,13 +27,28 @@ static uint64_t deadline_ms(const struct exchange *x)
     return ms;
 }
 
-static void arm(struct exchange *x)
+/* ms: until the state's own deadline, 0: it has none. */
+static void arm_for(struct exchange *x, uint64_t ms)
 {
-    uint64_t ms = deadline_ms(x);
+    uint64_t now = worker_now(x->p->w), leave = x->leave_ms > now ? x->leave_ms - now : 1;
+    if (x->leave_ms > 0 && x->up && (ms == 0 || leave < ms))
+        ms = leave;
     if (ms == 0)
         timer_clear(x->p->w, &x->timer);
     else
         timer_set(x->p->w, &x->timer, ms);
+}
+
+static void arm(struct exchange *x)
+{
+    arm_for(x, deadline_ms(x));
+}
+
+void exchange_leaves(struct exchange *x)
+{
+    if (x->leave_ms == 0)
+        x->leave_ms = worker_now(x->p->w) + x->p->rules.move_ms;
+    arm(x);
 }
 
 void exchange_enter(struct exchange *x, enum xstate state)
@@ -74,11 +89,13 @@ static uint64_t began_ms(const struct exchange *x)
 static void on_deadline(struct timer *t)
 {
     struct exchange *x = container_of(t, struct exchange, timer);
-    uint64_t ms = deadline_ms(x), now = worker_now(x->p->w);
-    if (ms == 0)
+    uint64_t ms = deadline_ms(x), now = worker_now(x->p->w), due = began_ms(x) + ms;
+    if (x->leave_ms > 0 && x->up && now >= x->leave_ms) {
+        exchange_fail(x, WHY_REVOKED, NULL);
         return;
-    if (now < began_ms(x) + ms) {
-        timer_set(x->p->w, &x->timer, began_ms(x) + ms - now);
+    }
+    if (ms == 0 || now < due) {
+        arm_for(x, ms == 0 ? 0 : due - now);
         return;
     }
     if (x->state == X_HEAD) {

@@ -107,12 +107,13 @@ struct exchange {
     const struct http_head *trailers; /* of the request, as they came */
     struct buf pending;     /* request body, while there is no origin yet, held() or look() */
     uint64_t look_until_ms; /* 0: nothing came yet to be looked at */
-    struct buf replay;      /* what was sent, to be sent again: see replay.c */
-    size_t keep;            /* verdict.keep while again() may be asked; else 0 */
-    size_t owed;            /* given to up, not sent: credit for the client */
-    size_t recredit; /* of pending and owed, in front: credited before, since it was held, or sent
-                        on the connection that died */
-    size_t unsent;   /* given to down, not sent */
+    uint64_t leave_ms; /* its pool has moved: the origin may answer until then; 0: it has not */
+    struct buf replay; /* what was sent, to be sent again: see replay.c */
+    size_t keep;       /* verdict.keep while again() may be asked; else 0 */
+    size_t owed;       /* given to up, not sent: credit for the client */
+    size_t recredit;   /* of pending and owed, in front: credited before, since it was held, or sent
+                          on the connection that died */
+    size_t unsent;     /* given to down, not sent */
     uint64_t bytes_in, bytes_out; /* bodies and tunnels */
     size_t held;                  /* of mem's later blocks, in the worker's sum */
     enum xstate state;
@@ -149,6 +150,8 @@ void exchange_accept(void *client, struct session *s, struct http_stream *down);
 void exchange_park(struct exchange *x);
 void exchange_enter(struct exchange *x, enum xstate state);
 void exchange_progress(struct exchange *x);
+/* Its pool has moved, and it runs on where it is for proxy_rules.move_ms from the first time. */
+void exchange_leaves(struct exchange *x);
 /* The client's stream is dead, or will be; what it was. */
 struct http_stream *exchange_part(struct exchange *x);
 /* What lies in the arena by now is part of what the worker holds (B7). */

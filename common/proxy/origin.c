@@ -323,7 +323,19 @@ static void close_list(struct list *conns)
     }
 }
 
-void origin_purge(struct origins *o, struct str name)
+/* to: NULL, or who takes those that run on. */
+static void end_users(struct origins *o, struct origin_pool *p, const struct str *to)
+{
+    for (struct list *l; (l = list_first(&p->users));) {
+        struct origin_user *u = container_of(l, struct origin_user, link);
+        list_del(&u->link);
+        u->pool = NULL;
+        if (u->ended(u, to != NULL) && to)
+            origin_join(o, *to, u);
+    }
+}
+
+static void end_pool(struct origins *o, struct str name, const struct str *to)
 {
     struct origin_pool *p = pool_find(o, name);
     if (!p)
@@ -331,17 +343,24 @@ void origin_purge(struct origins *o, struct str name)
     pool_forget(o, p); /* whoever comes by this name later gets a pool of his own */
     p->over = true;
     p->nconns++; /* stays while we walk it */
-    for (struct list *l; (l = list_first(&p->users));) {
-        struct origin_user *u = container_of(l, struct origin_user, link);
-        list_del(&u->link);
-        u->pool = NULL;
-        u->ended(u);
-    }
+    end_users(o, p, to);
     close_list(&p->idle);
-    close_list(&p->shared);
-    close_list(&p->busy);
+    if (!to) {
+        close_list(&p->shared);
+        close_list(&p->busy);
+    }
     p->nconns--;
     pool_settle(o, p);
+}
+
+void origin_purge(struct origins *o, struct str pool)
+{
+    end_pool(o, pool, NULL);
+}
+
+void origin_move(struct origins *o, struct str pool, struct str to)
+{
+    end_pool(o, pool, &to);
 }
 
 /* ---- to look at */

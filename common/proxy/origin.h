@@ -54,7 +54,8 @@ struct origin_got {
 struct origin_user {
     struct list link;
     struct origin_pool *pool;
-    void (*ended)(struct origin_user *u); /* the pool is over: WHY_REVOKED */
+    /* The pool is over (WHY_REVOKED); moved: by origin_move(), and true: it runs on where it is. */
+    bool (*ended)(struct origin_user *u, bool moved);
 };
 
 struct origins *origins_new(struct worker *w, const struct origin_rules *rules);
@@ -100,6 +101,9 @@ struct origin_dial *origin_prepare(struct origins *o, const struct origin_want *
                                    void *user);
 /* The pool is over: its connections go now, its users are told. */
 void origin_purge(struct origins *o, struct str pool);
+/* It has moved: nobody takes a connection of `pool` any more and idle ones go now, but users may
+ * run on with what they have.  Those belong to `to` from then on: its end is theirs, too. */
+void origin_move(struct origins *o, struct str pool, struct str to);
 /* Closes up to n idle connections, the oldest first: descriptors or memory are needed. */
 void origin_trim(struct origins *o, unsigned n);
 /* What is there now is not shared with who comes later: idle ones go, the others when they get

@@ -169,11 +169,13 @@ void oconn_connect(struct oconn *c)
 
 /* ---- events of a connection */
 
-/* Its pool is over; who still waits in the line is none of the pool's users. */
+/* Its pool is over; who still waits in the line is none of the pool's users.  Of one that has moved
+ * other streams may run on. */
 static void leave_line(struct oconn *c)
 {
     struct line *l = c->line;
-    oconn_rest(c);
+    if (!c->h2 || c->session->running == 0)
+        oconn_rest(c);
     if (l)
         line_failed(c->o, l, WHY_REVOKED, STR_NONE);
 }

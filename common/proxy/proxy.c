@@ -308,6 +308,11 @@ void proxy_purge(struct proxy *p, struct str pool)
     origin_purge(p->origins, pool);
 }
 
+void proxy_move(struct proxy *p, struct str pool, struct str to)
+{
+    origin_move(p->origins, pool, to);
+}
+
 /* ---- to look at */
 
 const struct proxy_metrics *proxy_metrics(const struct proxy *p)

@@ -50,6 +50,7 @@ struct proxy_rules {
     uint64_t timeout_ms[XSTATES];
     uint64_t half_close_ms;
     uint64_t moved_ms; /* between two calls of gate->moved(); 0: none */
+    uint64_t move_ms;  /* see proxy_move(); 0: all end at once */
     uint64_t look_ms;  /* how long a client may keep silent before gate->look() is told so */
     size_t max_memory; /* of this worker; 0: no cap */
 };
@@ -92,6 +93,10 @@ void proxy_drain_clients(struct proxy *p, bool (*which)(void *user, const struct
 void proxy_cut(struct proxy *p);
 /* A pool is over (I6): its connections and exchanges end. */
 void proxy_purge(struct proxy *p, struct str pool);
+/* What it stands for is reached by the pool `to` from now on: who has heard nothing and may be
+ * repeated is decided anew, a tunnel ends, anything else may be answered for proxy_rules.move_ms;
+ * but not beyond the end of `to`. */
+void proxy_move(struct proxy *p, struct str pool, struct str to);
 
 const struct proxy_metrics *proxy_metrics(const struct proxy *p);
 /* Gauges: exchanges in a state, client sessions, connections to origins and idle ones. */

@@ -74,10 +74,11 @@ static void take_back(struct exchange *x)
     replay_forget(x);
 }
 
-/* REFUSED: the origin has not begun with it, so that it does not matter what it is. */
+/* REFUSED: the origin has not begun with it, so that it does not matter what it is.  Nothing goes
+ * to a place that was left. */
 static bool may_retry(const struct exchange *x, enum why why)
 {
-    if (x->retried || x->up_spoke || x->tunnel || !x->down)
+    if (x->retried || x->up_spoke || x->tunnel || !x->down || x->leave_ms > 0)
         return false;
     if (x->bytes_in > 0 && !x->keep_replay)
         return false;
@@ -122,6 +123,7 @@ static void start_over(struct exchange *x, enum why why)
     x->up_end = false;
     x->reused = false;
     x->t_answer = 0;
+    x->leave_ms = 0;
     x->facts.fault = STR_NONE;
     exchange_enter(x, X_DECIDE);
 }

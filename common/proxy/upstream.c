@@ -158,11 +158,24 @@ void upstream_redial(struct exchange *x)
     upstream_dial(x, &want);
 }
 
-static void on_pool_ended(struct origin_user *u)
+/* Somebody has begun with it, and will not be asked a second time.  A tunnel has no end to wait
+ * for. */
+static bool may_run_on(const struct exchange *x)
+{
+    return x->up && !x->tunnel && x->request->protocol.n == 0 && x->p->rules.move_ms > 0;
+}
+
+static bool on_pool_ended(struct origin_user *u, bool moved)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
-    if (!replay_again(x, WHY_REVOKED, x->dial ? STAGE_DIAL : STAGE_WAIT))
-        exchange_fail(x, WHY_REVOKED, NULL);
+    if (replay_again(x, WHY_REVOKED, x->dial ? STAGE_DIAL : STAGE_WAIT))
+        return false;
+    if (moved && may_run_on(x)) {
+        exchange_leaves(x);
+        return true;
+    }
+    exchange_fail(x, WHY_REVOKED, NULL);
+    return false;
 }
 
 void upstream_begin(struct exchange *x)

@@ -1,4 +1,4 @@
-/* index.c — objects by name.  There may be 100,000 of them, so an entry is 40 bytes: of namespace
+/* index.c — objects by name.  There may be 100,000 of them, so an entry is 32 bytes: of namespace
  * and uid only a keyed hash is kept, and the name lies in the record.  What changed is found by
  * what a name was when it was first touched and what it is when somebody asks: however many events
  * lie between, tables are told of one step. */
@@ -17,7 +17,7 @@ static const uint64_t VERSION_MAX = (UINT64_C(1) << 62) - 1;
 struct object {
     struct object *next; /* of the same name, in another namespace */
     const struct sandbox *record;
-    uint64_t ns, uid;
+    uint64_t ns;
     uint64_t version : 62; /* a number, or the hash of what is none */
     uint64_t ordered : 1;
     uint64_t round : 1; /* of the last list that had it, or that it came after */
@@ -55,6 +55,11 @@ struct kube_index *kube_index_new(void)
     list_init(&x->told);
     arena_init(&x->mem, NULL, 0);
     return x;
+}
+
+static uint64_t uid_of(const struct object *o)
+{
+    return o->record->instance;
 }
 
 /* ---- changes */
@@ -155,7 +160,7 @@ static void unlink_object(struct kube_index *x, struct object *o)
 static void remove_object(struct kube_index *x, struct object *o)
 {
     touch(x, o->record->id);
-    bury(x, o->uid);
+    bury(x, uid_of(o));
     unlink_object(x, o);
     sandbox_unref(o->record);
     mem_free(o);
@@ -220,24 +225,24 @@ static bool is_newer(const struct kube_index *x, const struct object *o, struct 
                      uint64_t uid)
 {
     if (x->back || !v.ordered || !o->ordered)
-        return uid != o->uid || v.v != o->version || v.ordered != o->ordered;
+        return uid != uid_of(o) || v.v != o->version || v.ordered != o->ordered;
     return v.v > o->version;
 }
 
 /* Here only the id tells sandboxes apart, and nothing ends by itself. */
-static struct sandbox record_of(const struct kube_object *o)
+static struct sandbox record_of(const struct kube_object *o, uint64_t uid)
 {
     struct sandbox s = o->draft;
     s.key = s.ns = STR_NONE;
     s.id = o->name;
+    s.instance = uid;
     s.until_unix_s = INT64_MAX;
     s.fresh_ms = UINT64_MAX;
     return s;
 }
 
-static void set_life(struct kube_index *x, struct object *o, uint64_t uid, struct version v)
+static void set_life(struct kube_index *x, struct object *o, struct version v)
 {
-    o->uid = uid;
     o->version = v.v & VERSION_MAX;
     o->ordered = v.ordered;
     o->round = x->round;
@@ -246,11 +251,11 @@ static void set_life(struct kube_index *x, struct object *o, uint64_t uid, struc
 static void add(struct kube_index *x, const struct kube_object *from, uint64_t uid)
 {
     struct object *o = mem_new(sizeof *o), *first = map_get(x->names, from->name);
-    const struct sandbox draft = record_of(from);
+    const struct sandbox draft = record_of(from, uid);
     touch(x, from->name);
     o->ns = hash_of(x, from->ns);
     o->record = sandbox_new(&draft);
-    set_life(x, o, uid, version_of(x, from->version));
+    set_life(x, o, version_of(x, from->version));
     o->next = first ? first->next : NULL;
     if (first)
         first->next = o;
@@ -265,11 +270,11 @@ static bool change(struct kube_index *x, struct object *o, const struct kube_obj
     struct version v = version_of(x, from->version);
     if (!is_newer(x, o, v, uid))
         return false;
-    const struct sandbox draft = record_of(from);
-    bool same = o->uid == uid && sandbox_same(o->record, &draft);
-    if (o->uid != uid)
-        bury(x, o->uid);
-    set_life(x, o, uid, v);
+    const struct sandbox draft = record_of(from, uid);
+    bool same = sandbox_same(o->record, &draft);
+    if (uid_of(o) != uid)
+        bury(x, uid_of(o));
+    set_life(x, o, v);
     if (same)
         return true;
     touch(x, from->name);
@@ -284,7 +289,7 @@ bool kube_index_put(struct kube_index *x, const struct kube_object *o)
     forget_told(x);
     if (there)
         there->round = x->round; /* an earlier instance in a list says that the list is behind */
-    if (is_buried(x, uid) && !(there && there->uid == uid))
+    if (is_buried(x, uid) && !(there && uid_of(there) == uid))
         return false;
     if (there)
         return change(x, there, o, uid);
@@ -297,7 +302,7 @@ bool kube_index_del(struct kube_index *x, const struct kube_object *o)
     uint64_t uid = hash_of(x, o->uid);
     struct object *there = find(x, o->name, hash_of(x, o->ns));
     forget_told(x);
-    if (!there || there->uid != uid) {
+    if (!there || uid_of(there) != uid) {
         bury(x, uid);
         return false;
     }

@@ -1176,6 +1176,131 @@ static void an_answer_of_ours_is_not_cut_when_the_pool_ends(void **state)
     logged(1, "\"why\":\"dial\"", "\"status\":502");
 }
 
+static void moves(const char *from, const char *to)
+{
+    proxy_move(rig.p, str_of(from), str_of(to));
+    settle();
+}
+
+static void what_a_place_that_was_left_is_answering_runs_on(void **state)
+{
+    (void)state;
+    struct end *idle_client, *idle, *fresh;
+    acquainted(&idle_client, &idle);
+    struct end *waits = client(GET("/a/w")), *reads, *reads_at, *posts, *posts_at;
+    asked(idle, "GET /a/w HTTP/1.1", ""); /* again() is not there: it may not be asked twice */
+    reads = client(GET("/a/r"));
+    reads_at = origin();
+    says(reads_at, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello");
+    posts = client("POST /a/p HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhell");
+    posts_at = origin();
+    moves("a", "b");
+    says(idle_client, GET("/a/new"));
+    fresh = origin(); /* not the one that gets free now */
+    says(reads_at, "you!");
+    answered(reads, 200, "helloyou!");
+    says(posts, "o you");
+    asked(posts_at, "POST /a/p HTTP/1.1", "hello you");
+    says(posts_at, OK2);
+    answered(posts, 200, "ok");
+    says(idle, OK2);
+    answered(waits, 200, "ok");
+    assert_true(is_closed(reads_at) && is_closed(posts_at) && is_closed(idle));
+    assert_int_equal(lines_with("\"why\":\"revoked\""), 0);
+    says(fresh, OK2);
+    answered(idle_client, 200, "ok");
+    assert_int_equal(idle_origins(), 1);
+    nothing_is_owed();
+}
+
+static void what_has_no_end_or_no_connection_yet_ends_with_a_move(void **state)
+{
+    (void)state;
+    struct end *idle_client, *idle, *at;
+    acquainted(&idle_client, &idle);
+    struct end *t = tunnel(&at), *dials = client(GET("/a/d"));
+    asked(idle, "GET /a/d HTTP/1.1", "");
+    says(idle, OK2);
+    answered(dials, 200, "ok");
+    client(GET("/a/busy"));
+    dials = client(GET("/a/d"));
+    assert_true(waits_for_origin());
+    moves("a", "b");
+    assert_true(is_closed(t) && is_closed(at));
+    refused(dials, 502);
+    assert_false(waits_for_origin());
+    assert_true(is_up(idle));
+    wait_ms(7100);
+    assert_true(is_closed(idle));
+    assert_int_equal(open_origins(), 0);
+}
+
+static void a_place_that_was_left_has_so_much_time_and_no_more(void **state)
+{
+    (void)state;
+    struct end *reads = client(GET("/a/r")), *at = origin(), *waits, *waits_at;
+    says(at, "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhello");
+    waits = client("POST /a/w HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    waits_at = origin();
+    moves("a", "b");
+    wait_ms(5000);
+    says(at, "hello"); /* does not put it off */
+    moves("b", "c");   /* nor does this */
+    wait_ms(1900);
+    assert_true(is_up(reads) && silent(waits));
+    wait_ms(200);
+    cut_off(reads, 200);
+    refused(waits, 502);
+    assert_true(is_closed(at) && is_closed(waits_at));
+    assert_int_equal(lines_with("\"why\":\"revoked\""), 2);
+    nothing_is_owed();
+}
+
+static void what_runs_on_ends_with_the_pool_that_came_after(void **state)
+{
+    (void)state;
+    for (int twice = 0; twice < 2; twice++) {
+        struct end *reads = client(GET("/a/r")), *at = origin();
+        says(at, "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhello");
+        moves("a", "b");
+        if (twice)
+            moves("b", "c");
+        proxy_purge(rig.p, STR("a"));
+        settle();
+        assert_true(is_up(reads) && is_up(at));
+        proxy_purge(rig.p, twice ? STR("c") : STR("b"));
+        settle();
+        cut_off(reads, 200);
+        assert_true(is_closed(at));
+    }
+}
+
+static void nothing_is_sent_again_to_a_place_that_was_left(void **state)
+{
+    (void)state;
+    struct end *c, *o;
+    acquainted(&c, &o);
+    says(c, GET("/a/x"));
+    asked(o, "GET /a/x HTTP/1.1", "");
+    moves("a", "b");
+    leaves(o); /* a second connection would be taken where it has not moved */
+    refused(c, 502);
+    assert_false(waits_for_origin());
+}
+
+static void a_client_may_take_longer_than_the_place_that_was_left(void **state)
+{
+    (void)state;
+    struct end *c = client(GET("/a/r")), *o = origin();
+    fake_room(c->c, 10);
+    says(o, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+    moves("a", "b");
+    wait_ms(8000);
+    fake_room(c->c, SIZE_MAX);
+    settle();
+    answered(c, 200, "hello");
+}
+
 #define BOTH_FRAMINGS                          \
     "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n" \
     "transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
@@ -1781,6 +1906,12 @@ int main(void)
         TEST(a_pool_that_is_over_ends_what_is_idle_and_what_is_busy),
         TEST(who_comes_by_that_name_in_the_same_turn_gets_a_pool_of_his_own),
         TEST(an_answer_of_ours_is_not_cut_when_the_pool_ends),
+        TEST(what_a_place_that_was_left_is_answering_runs_on),
+        TEST(what_has_no_end_or_no_connection_yet_ends_with_a_move),
+        TEST(a_place_that_was_left_has_so_much_time_and_no_more),
+        TEST(what_runs_on_ends_with_the_pool_that_came_after),
+        TEST(nothing_is_sent_again_to_a_place_that_was_left),
+        TEST(a_client_may_take_longer_than_the_place_that_was_left),
         TEST(what_was_not_complete_is_never_kept),
         TEST(idle_connections_have_limits_and_an_end),
         TEST(an_idle_connection_that_ends_is_forgotten),

@@ -311,7 +311,11 @@ static void act_leave(void)
 static void act_purge(void)
 {
     static const char *const names[] = {"a", "b", "a2", "b2"};
-    proxy_purge(play->rig.p, str_of(names[throw(4)]));
+    unsigned which = throw(4);
+    if (chance(50))
+        proxy_move(play->rig.p, str_of(names[which]), str_of(names[which ^ 1]));
+    else
+        proxy_purge(play->rig.p, str_of(names[which]));
 }
 
 static void act_time(void)

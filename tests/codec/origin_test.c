@@ -210,13 +210,16 @@ static void on_done(void *user, const struct origin_got *got, enum why why)
 
 static const struct origin_asker asker = {on_peer, on_allow, on_dialled, on_done};
 
-static void on_ended(struct origin_user *u)
+static bool on_ended(struct origin_user *u, bool moved)
 {
     struct ask *a = container_of(u, struct ask, user);
-    trace_line(&told, "%u ended", a->number);
+    trace_line(&told, "%u %s", a->number, moved ? "moved" : "ended");
+    if (moved && a->got.stream)
+        return true;
     if (a->dial)
         origin_dial_cancel(a->dial);
     a->dial = NULL;
+    return false;
 }
 
 static struct ask *new_ask(const struct origin_want *want, bool picky)
@@ -826,6 +829,36 @@ static void a_pool_that_is_over_ends_all_of_them(void **state)
     (void)c;
 }
 
+static void a_pool_that_moves_keeps_what_runs_and_nothing_else(void **state)
+{
+    (void)state;
+    struct ask *a = ask(ORIGIN_H1), *b = ask(ORIGIN_H2), *c = ask_for("p", "i", ORIGIN_H1);
+    up();
+    up();
+    up();
+    says_settings(2, 10, false);
+    is_over(c);
+    ask_for("p", "k", ORIGIN_H1); /* dials */
+    trace_clear(&told);
+    origin_move(o, STR("p"), STR("q"));
+    was_told("1 moved\n2 moved\n4 moved\n");
+    assert_int_equal(fake_dials(w), 0);
+    assert_true(!session(1)->closed && !session(2)->closed && session(3)->closed);
+    ask(ORIGIN_H2); /* has room there, and takes one of its own */
+    assert_int_equal(fake_dials(w), 1);
+    says_settings(2, 20, false); /* room, but no end */
+    assert_false(session(2)->closed);
+    is_over(a);
+    assert_true(session(1)->closed);
+    trace_clear(&told);
+    origin_move(o, STR("q"), STR("r"));
+    origin_purge(o, STR("q"));
+    was_told("2 moved\n");
+    origin_purge(o, STR("r"));
+    was_told("2 ended\n");
+    (void)b;
+}
+
 static void out_of_descriptors_idle_ones_give_way_once(void **state)
 {
     (void)state;
@@ -1224,6 +1257,7 @@ int main(void)
         TEST(idle_ones_of_both_versions_count_and_end),
         TEST(an_idle_connection_does_not_live_longer_for_saying_that_it_has_room),
         TEST(a_pool_that_is_over_ends_all_of_them),
+        TEST(a_pool_that_moves_keeps_what_runs_and_nothing_else),
         cmocka_unit_test(out_of_descriptors_idle_ones_give_way_once),
         TEST(after_a_drain_nothing_is_kept),
         TEST(pools_can_be_seen_and_go_with_their_last_use),

@@ -271,6 +271,91 @@ def a_changed_address_is_followed_and_old_streams_end(lab):
     comes(gw, pods, 404, "sb2")
 
 
+def unfinished(gw, path, *fields):
+    """Requests that a pod answers in its own time: one of which half the answer has come, a POST that it has, one that it still reads."""
+    c = [gw.client() for _ in range(3)]
+    c[0].send(request("GET", path + "half", *fields))
+    c[0].until(b"he")
+    c[1].send(request("POST", path + "late", *fields, body=b"x"))
+    c[2].send(request("POST", path + "late", "Content-Length: 5", *fields) + b"he")
+    return c
+
+
+class Slow(Pods):
+    """Pods that answer when they are told."""
+
+    def __init__(self, lab):
+        self.go, self.came = threading.Event(), threading.Semaphore(0)
+        self.port = lab.backend(self.serve, host="0.0.0.0").port
+
+    def serve(self, conn):
+        address = conn.sock.getsockname()[0].encode()
+        while True:
+            while b"\r\n\r\n" not in conn.buf:
+                conn.more(60)
+            self.came.release()
+            if b"/half" in conn.buf:
+                conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nhe" % (2 + len(address)))
+            if b"/half" in conn.buf or b"/late" in conn.buf:
+                self.go.wait(30)
+            r = conn.request()
+            conn.send(address if r.target == "/half" else answer(200, body=address + r.body))
+
+    def start(self, gw, sandbox="sb1", *fields):
+        c = unfinished(gw, self.path(sandbox), *fields)
+        check(all(self.came.acquire(timeout=10) for _ in c), "all of it has come to the pod")
+        return c
+
+
+@test("LIFE-02")
+def what_the_old_address_is_answering_comes_to_its_end(lab):
+    server, pods = cluster(lab), Slow(lab)
+    server.put("sb1", "127.0.0.2")
+    gw = gateway(lab, server, "--move-timeout=20s")
+    watching(gw)
+    half, late, reads = pods.start(gw)
+    server.put("sb1", "127.0.0.3")
+    comes(gw, pods, "127.0.0.3")
+    reads.send(b"llo")
+    pods.go.set()
+    half.until(b"127.0.0.2")  # the answer that had begun
+    equal(late.response("POST").text, "127.0.0.2x", "answer that had not")
+    equal(reads.response("POST").text, "127.0.0.2hello", "request that was not whole")
+    for c in (half, late, reads):
+        equal(c.ask("GET", pods.path()).text, "127.0.0.3", "the next one")
+
+
+@test("LIFE-02")
+def the_old_address_has_its_time_unless_the_sandbox_goes_or_is_closed_to_its_clients(lab):
+    server, pods = cluster(lab), Slow(lab)
+    boxes = ("moves", "goes", "locked", "anew", "sleeps")
+    for box in boxes:
+        server.put(box, "127.0.0.2")
+    gw = gateway(lab, server, "--move-timeout=4s")
+    watching(gw)
+    running = {box: pods.start(gw, box) for box in boxes}
+    start = time.monotonic()
+    for box in boxes:
+        server.put(box, "127.0.0.3")
+        comes(gw, pods, "127.0.0.3", box)
+    server.remove("goes")
+    server.put("locked", "127.0.0.3", token="s3cret")
+    server.put("anew", "127.0.0.3", uid="another")
+    server.put("sleeps", None, ready=0)
+    for box in boxes[1:]:
+        equal(running[box][0].ending(2), "fin", f"{box}: half an answer")
+        for c in running[box][1:]:
+            equal(c.response("POST").status, 502, f"{box}: a request without an answer")
+    took = time.monotonic() - start
+    check(took < 3.5, f"they were cut after {took:.1f} s")
+    half, late, reads = running["moves"]
+    check(half.silent(0.1), "it is cut too early")
+    equal(half.ending(5), "fin", "half an answer")
+    equal([c.response("POST").status for c in (late, reads)], [502, 502], "requests without an answer")
+    check(time.monotonic() - start > 3.5, "its time is not over")
+    pods.go.set()
+
+
 @test("sn-eded4831", "LIFE-04")
 def between_two_addresses_a_sandbox_is_not_ready(lab):
     server, pods = cluster(lab), Pods(lab)

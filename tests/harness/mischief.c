@@ -56,6 +56,7 @@ struct origin {
     int current;   /* number of the request it answers, or -1 */
     bool answered; /* the script holds the whole answer to it */
     bool left, ends, spoilt;
+    bool moved; /* its pool was left: it may finish what it has */
 };
 
 struct play {
@@ -451,28 +452,51 @@ static void tell(struct play *p)
 
 /* ---- the rest of the world */
 
-static void purge(struct play *p, unsigned pool)
+/* What stands before an '@' names the pool. */
+static struct str pool_name(unsigned pool)
 {
-    char name[8];
+    struct str name = str_of(pools[pool]);
+    ptrdiff_t at = str_chr(name, '@');
+    return at < 0 ? name : str_head(name, (size_t)at);
+}
+
+static bool is_in(const struct origin *o, struct str pool)
+{
+    return o->pool >= 0 && !o->moved && str_eq(pool_name((unsigned)o->pool), pool);
+}
+
+/* Which origins are of which pool by now? */
+static void look_at_origins(struct play *p)
+{
     struct arena a;
     arena_init(&a, NULL, 0);
-    snprintf(name, sizeof name, "%s", pools[pool]);
-    if (strchr(name, '@'))
-        *strchr(name, '@') = '\0';
-    for (unsigned i = 0; i < p->norigins; i++) { /* which are of that pool by now? */
+    for (unsigned i = 0; i < p->norigins; i++) {
         struct wire_message m;
         enum wire w;
         struct str rest;
         look(p, &p->origins[i], &m, &w, &a, &rest);
     }
-    proxy_purge(p->rig.p, str_of(name));
+    arena_done(&a);
+}
+
+static void purge(struct play *p, struct str pool)
+{
+    look_at_origins(p);
+    proxy_purge(p->rig.p, pool);
     for (unsigned i = 0; i < p->norigins; i++) {
         struct origin *o = &p->origins[i];
-        if (o->pool < 0 || strncmp(pools[o->pool], name, strlen(name)) != 0)
-            continue;
-        assert(fake_end(o->c) == FAKE_CLOSED || fake_end(o->c) == FAKE_RESET);
+        assert(!is_in(o, pool) || fake_end(o->c) == FAKE_CLOSED || fake_end(o->c) == FAKE_RESET);
     }
-    arena_done(&a);
+}
+
+static void move(struct play *p, struct str pool, struct str to)
+{
+    if (str_eq(pool, to))
+        return;
+    look_at_origins(p);
+    proxy_move(p->rig.p, pool, to);
+    for (unsigned i = 0; i < p->norigins; i++)
+        p->origins[i].moved |= is_in(&p->origins[i], pool);
 }
 
 static void on_drained(void *user)
@@ -496,7 +520,10 @@ static void act_world(struct play *p, unsigned act, unsigned arg)
         if (arg < 180)
             break;
         fake_settle(p->rig.w); /* what was decided has been said */
-        purge(p, arg % POOLS);
+        if (arg > 220)
+            move(p, pool_name(arg % POOLS), pool_name(arg / POOLS % POOLS));
+        else
+            purge(p, pool_name(arg % POOLS));
         break;
     case 4:
         if (arg > 250 && !p->draining) {

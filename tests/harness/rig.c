@@ -31,6 +31,7 @@ const struct proxy_rules rig_rules = {
                    [X_CLOSING] = 3000},
     .half_close_ms = 15000,
     .moved_ms = 1000,
+    .move_ms = 7000,
     .look_ms = 2000,
 };
 

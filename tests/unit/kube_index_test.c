@@ -123,10 +123,13 @@ static void late_news_of_an_earlier_instance_change_nothing(void **state)
     (void)state;
     put("ns", "sb1", "uid-1", "10", "10.0.0.1");
     assert_leads("sb1", "10.0.0.1");
-    uint64_t first = generation("sb1");
+    uint64_t first = generation("sb1"), instance = known("sb1")->instance;
+    put("ns", "sb1", "uid-1", "11", "10.0.0.3");
+    assert_leads("sb1", "10.0.0.3");
+    assert_true(known("sb1")->instance == instance);
     put("ns", "sb1", "uid-2", "12", "10.0.0.2");
     assert_leads("sb1", "10.0.0.2");
-    assert_true(generation("sb1") > first);
+    assert_true(generation("sb1") > first && known("sb1")->instance != instance);
     uint64_t second = generation("sb1");
     assert_false(del("ns", "sb1", "uid-1", "11"));
     assert_false(put("ns", "sb1", "uid-1", "11", "10.0.0.1"));

@@ -107,8 +107,8 @@ static void same_means_equal_in_all_but_the_generation(void **state)
     assert_true(sandbox_same(a, b));
     sandbox_unref(b);
 
-    struct sandbox others[9];
-    for (size_t i = 0; i < 9; i++)
+    struct sandbox others[10];
+    for (size_t i = 0; i < 10; i++)
         others[i] = from;
     others[0].id = STR("sb2");
     others[1].token = STR("tik");
@@ -119,7 +119,8 @@ static void same_means_equal_in_all_but_the_generation(void **state)
     others[6].ends = to;
     others[7].ends = host;
     others[8].ends = wire;
-    for (size_t i = 0; i < 9; i++) {
+    others[9].instance = 1;
+    for (size_t i = 0; i < 10; i++) {
         b = sandbox_new(&others[i]);
         assert_false(sandbox_same(a, b));
         assert_false(sandbox_same(b, a));
@@ -202,6 +203,31 @@ static void ports_at_the_sandboxs_own_address_share_its_text(void **state)
     sandbox_unref(s);
 }
 
+static void moved_means_the_same_one_for_the_same_clients_and_running(void **state)
+{
+    (void)state;
+    static const struct endpoint there[] = {{.host = {"10.0.0.2", 8}}};
+    struct sandbox a = simple(), b = a, others[5];
+    b.ends = there;
+    b.until_unix_s = 5;
+    assert_true(sandbox_moved(&a, &b) && sandbox_moved(&b, &a));
+    assert_false(sandbox_moved(&a, NULL));
+    assert_false(sandbox_prolonged(&a, &b));
+    b.ends = one_end;
+    assert_true(sandbox_prolonged(&a, &b) && !sandbox_same(&a, &b));
+    for (size_t i = 0; i < 5; i++)
+        others[i] = b;
+    others[0].id = STR("sb2");
+    others[1].ns = STR("ns");
+    others[2].token = STR("");
+    others[3].instance = 1;
+    others[4].state = SANDBOX_NOT_READY;
+    for (size_t i = 0; i < 5; i++)
+        assert_false(sandbox_moved(&a, &others[i]) || sandbox_moved(&others[i], &a) ||
+                     sandbox_prolonged(&a, &others[i]));
+    assert_false(sandbox_prolonged(&others[4], &others[4]));
+}
+
 static void a_renewed_record_keeps_generation_and_pool_and_the_old_one_is_let_go(void **state)
 {
     (void)state;
@@ -231,6 +257,7 @@ int main(void)
         cmocka_unit_test(every_record_has_a_generation_and_a_pool_of_its_own),
         cmocka_unit_test(a_record_lives_as_long_as_somebody_counts_on_it),
         cmocka_unit_test(same_means_equal_in_all_but_the_generation),
+        cmocka_unit_test(moved_means_the_same_one_for_the_same_clients_and_running),
         cmocka_unit_test(a_port_leads_to_its_endpoint_or_to_the_last_one),
         cmocka_unit_test(a_sandbox_without_endpoints_has_none),
         cmocka_unit_test(a_simple_record_takes_300_bytes_at_most),

@@ -722,8 +722,9 @@ static struct {
     char gone_pool[64]; /* written by worker 0, read when it has ended */
 } many;
 
-static void on_table_gone(struct worker *w, const struct sandbox *s)
+static void on_table_gone(struct worker *w, const struct sandbox *s, const struct sandbox *next)
 {
+    (void)next;
     if (worker_index(w) == 0)
         snprintf(many.gone_pool, sizeof many.gone_pool, "%.*s", STR_ARG(s->pool));
     atomic_fetch_add(&many.gone, 1);

@@ -53,12 +53,13 @@ static struct {
     struct table *t;
     unsigned count;
     uint64_t generation;
-    const struct sandbox *in_table;
+    const struct sandbox *in_table, *next;
     char pool[64];
 } seen;
 
-static void on_gone(struct worker *w, const struct sandbox *s)
+static void on_gone(struct worker *w, const struct sandbox *s, const struct sandbox *next)
 {
+    seen.next = next;
     assert_non_null(w);
     assert_true(s->refs >= 1);
     seen.count++;
@@ -93,6 +94,7 @@ static void a_record_is_found_until_it_is_gone(void **state)
     assert_int_equal(table_size(t), 0);
     assert_int_equal(seen.count, 1);
     assert_int_equal(seen.generation, s->generation);
+    assert_null(seen.next);
     assert_int_equal(s->refs, 1);
     sandbox_unref(s);
     table_free(t);
@@ -111,6 +113,7 @@ static void a_replaced_record_is_gone_when_the_new_one_is_there(void **state)
     assert_int_equal(seen.count, 1);
     assert_int_equal(seen.generation, a->generation);
     assert_ptr_equal(seen.in_table, b);
+    assert_ptr_equal(seen.next, b);
     assert_ptr_equal(table_get(t, STR("sb1")), b);
     assert_int_equal(a->refs, 1);
     assert_int_equal(b->refs, 2);
@@ -151,6 +154,7 @@ static void removals_of_a_delta_come_before_its_puts(void **state)
     table_publish(&t, 1, list, 1, &id, 1, false, NULL, NULL, NULL);
     turn(w);
     assert_int_equal(seen.count, 1);
+    assert_null(seen.next); /* it was gone in between */
     assert_ptr_equal(table_get(t, id), b);
     sandbox_unref(a);
     sandbox_unref(b);
@@ -367,8 +371,9 @@ static struct {
     bool in_order[WORKERS], good[WORKERS]; /* a thread of its own must not fail a test itself */
 } many;
 
-static void on_gone_of_many(struct worker *w, const struct sandbox *s)
+static void on_gone_of_many(struct worker *w, const struct sandbox *s, const struct sandbox *next)
 {
+    (void)next;
     unsigned i = worker_index(w), id = (unsigned)(s->id.p[s->id.n - 1] - '0');
     many.in_order[i] = many.in_order[i] && s->generation >= many.last_gone[i][id];
     many.last_gone[i][id] = s->generation;
