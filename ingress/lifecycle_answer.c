@@ -334,22 +334,12 @@ struct str lifecycle_read_code(struct str body, struct arena *a)
 /* A dot segment would be taken away by whoever reads the path, escaped or not. */
 bool lifecycle_target(struct str id, struct arena *a, struct str *ret)
 {
-    static const char hex[] = "0123456789ABCDEF", front[] = "/v1/sandboxes/";
+    static const char front[] = "/v1/sandboxes/";
+    enum { FRONT = sizeof front - 1 };
     if (id.n == 0 || id.n > ID_BYTES || str_eq(id, STR(".")) || str_eq(id, STR("..")))
         return false;
-    char *out = arena_get(a, sizeof front + 3 * id.n);
-    size_t n = sizeof front - 1;
-    memcpy(out, front, n);
-    for (size_t i = 0; i < id.n; i++) {
-        unsigned char c = (unsigned char)id.p[i], l = (unsigned char)ascii_lower(id.p[i]);
-        if ((l >= 'a' && l <= 'z') || (c >= '0' && c <= '9') || (c && strchr("-._~", c))) {
-            out[n++] = (char)c;
-            continue;
-        }
-        out[n++] = '%';
-        out[n++] = hex[c >> 4];
-        out[n++] = hex[c & 15];
-    }
-    *ret = (struct str){out, n};
+    char *out = arena_get(a, FRONT + 3 * id.n);
+    memcpy(out, front, FRONT);
+    *ret = (struct str){out, FRONT + text_put_percent(out + FRONT, id)};
     return true;
 }

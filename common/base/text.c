@@ -299,6 +299,30 @@ bool text_percent(struct str s, char *out, size_t *ret_n)
     return true;
 }
 
+static bool is_unreserved(char c)
+{
+    char l = ascii_lower(c);
+    return (l >= 'a' && l <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
+           c == '~';
+}
+
+size_t text_put_percent(char *out, struct str s)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (is_unreserved(s.p[i])) {
+            out[n++] = s.p[i];
+            continue;
+        }
+        out[n++] = '%';
+        out[n++] = digits[c >> 4];
+        out[n++] = digits[c & 15];
+    }
+    return n;
+}
+
 /* ---- dates ---- */
 
 enum { DAY_S = 86400 };

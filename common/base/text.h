@@ -31,6 +31,9 @@ bool text_base64(struct str s, uint8_t *ret, size_t *ret_n);
 size_t text_put_base64(char *out, const void *p, size_t n);
 /* Percent-decodes s once into out (at least s.n bytes); false for a broken escape. */
 bool text_percent(struct str s, char *out, size_t *ret_n);
+/* Percent-encodes all bytes but unreserved ones (RFC 3986 section 2.3), in upper case; out must
+ * hold three times s.n.  Returns how many it takes. */
+size_t text_put_percent(char *out, struct str s);
 /* Are two hex digits behind every '%'? */
 bool text_whole_escapes(struct str s);
 /* RFC 3339 date-time to Unix seconds (a fraction is cut off) and nanoseconds. */

@@ -173,20 +173,8 @@ static void on_watch_done(void *user, enum why why, const struct http_head *trai
 
 static struct str escaped(struct str s, struct arena *a)
 {
-    char *p = arena_get(a, s.n * 3), *at = p;
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     c == '-' || c == '.' || c == '_' || c == '~';
-        if (plain) {
-            *at++ = c;
-            continue;
-        }
-        *at++ = '%';
-        text_put_hex(at, &c, 1);
-        at += 2;
-    }
-    return (struct str){p, (size_t)(at - p)};
+    char *p = arena_get(a, s.n * 3);
+    return (struct str){p, text_put_percent(p, s)};
 }
 
 static struct str path_of(const struct kube_feed *f, struct arena *a)

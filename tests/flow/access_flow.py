@@ -246,7 +246,7 @@ def of_a_key_given_twice_the_last_counts(lab):
     gw = lab.gateway(f"--secure-access-keys={text}", routes={"sec": secure(lab.backend(), TOKEN)})
     denied(gw.client().ask("GET", Proof("sec", secret=b"first").path + "/"), "forged")
     forwarded(gw.client().ask("GET", Proof("sec", secret=b"second").path + "/"))
-    warned = gw.logged(lambda line: line["level"] == "warn" and "twice" in line["msg"])
+    warned = gw.told(lambda line: line["level"] == "warn" and "twice" in line["msg"])
     equal([w["key_ids"] for w in warned], ["a"], "warning")
 
 
@@ -456,8 +456,8 @@ def too_many_failures_are_429_counted_once_for_all_workers(lab):
     denied(conns[1].ask("GET", SEC + "/"), "required", "without a signature")
     forwarded(conns[2].ask("GET", Proof("sec2").path + "/"), "another sandbox")
     equal(gw.metric("ingress_signature_failures"), 100, "failures by the metric")
-    lines = gw.logged("ingress: failed signatures")
-    check(lines and lines[0]["sandbox_id"] == "sec" and lines[0]["client"] == "127.0.0.1" and len(lines) < 20, "log lines", lines)
+    lines = gw.told("ingress: failed signatures")
+    check(lines[0]["sandbox_id"] == "sec" and lines[0]["client"] == "127.0.0.1" and len(lines) < 20, "log lines", lines)
     free = lab.gateway("--signature-failure-limit=0", f"--secure-access-keys={RING}", routes=gw.routes)
     c = free.client()
     for i in range(150):

@@ -188,6 +188,10 @@ class Gateway:
         wanted = match if callable(match) else lambda line: line.get("msg") == match
         return [line for line in self.log() if wanted(line)]
 
+    def told(self, match, n=1, within=PATIENCE):
+        """Waits for so many of them: a thread of its own writes the log, and what is said may be heard before it is read."""
+        return wait_for(lambda: self.logged(match)[n - 1:] and self.logged(match), f"{n} log lines: {match}", within)
+
     def access(self, n=1, within=PATIENCE, **members):
         """Waits for n access lines with these members; returns all that match."""
         def found():

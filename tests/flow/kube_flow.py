@@ -177,7 +177,7 @@ def nobody_is_served_before_the_first_complete_list(lab):
     server.faults.clear()
     wait_for(gw.says_ready, "readiness", 40)
     equal(ask(gw, pods), "127.0.0.2", "answer")
-    check(len(gw.logged(lambda x: "does not serve us" in x.get("msg", ""))) >= 1, "a log line about 403")
+    gw.told(lambda x: "does not serve us" in x.get("msg", ""))
     wait_for(lambda: gw.logged("kubernetes: the API server serves us again"), "a line that it is over")
 
 
@@ -519,7 +519,7 @@ def a_refusal_later_on_serves_the_last_state_and_is_said_once(lab):
     server.end_watches("fin")
     wait_for(lambda: faults(gw, "unauthorized") >= 3, "three 401", 30)
     equal(ask(gw, pods), "127.0.0.2", "answer")
-    equal(len(gw.logged("kubernetes: the API server does not serve us")), 1, "lines about it")
+    equal(len(gw.told("kubernetes: the API server does not serve us")), 1, "lines about it")
     server.faults.clear()
     server.put("sb1", "127.0.0.3")
     comes(gw, pods, "127.0.0.3", within=40)

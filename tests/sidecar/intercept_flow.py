@@ -202,7 +202,7 @@ def lines_name_the_binding_and_no_value(lab):
     c = b.tls()
     c.ask("GET", "/v1/secret-path?secret-query", host="api.test")
     c.ask("GET", "/v1/../x", host="api.test")
-    wait_for(lambda: "credential withheld" in b.s.stdout(), "the lines")
+    wait_for(lambda: all(x in b.s.stdout() for x in ("credential withheld", '"decision":"injected"')), "the lines")
     out = b.s.stdout()
     check('"decision":"injected"' in out and '"binding":"b"' in out and '"path_pattern":"/v1/*"' in out, out[-3000:])
     for word in (SECRET, "secret-path", "secret-query"):

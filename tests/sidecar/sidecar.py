@@ -238,6 +238,10 @@ class Sidecar:
         wanted = match if callable(match) else lambda line: match in line.get("msg", "")
         return [line for line in self.log() if wanted(line)]
 
+    def told(self, match, n=1, within=PATIENCE):
+        """Waits for so many of them: a thread of its own writes the log, and what is said may be heard before it is read."""
+        return wait_for(lambda: self.logged(match)[n - 1:] and self.logged(match), f"{n} log lines: {match}", within)
+
     def ruleset(self):
         """The rules in the namespace, as nft lists them."""
         return self.world.nft("list", "ruleset")

@@ -415,5 +415,5 @@ def what_the_vault_does_is_counted(lab):
     equal((seen[names[1]], seen[names[2]], seen[names[3]]), (2, 2, 1), "injections, denials, mutations")
     equal(seen[names[4]], 1, "failures of mutations")
     check((b.s.metric("opensandbox_credential_proxy_request_duration_seconds_count") or 0) > 0, "durations")
-    lines = b.s.logged(lambda line: line.get("decision") in ("injected", "denied"))
-    check(len(lines) >= 4 and all(line["target.host"] == "api.test" and line.get("binding", "b") == "b" for line in lines), lines)
+    lines = b.s.told(lambda line: line.get("decision") in ("injected", "denied"), 4)
+    check(all(line["target.host"] == "api.test" and line.get("binding", "b") == "b" for line in lines), lines)

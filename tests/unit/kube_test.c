@@ -264,7 +264,7 @@ static void pages_are_told_as_they_come_and_ready_after_the_last(void **state)
     assert_null(strstr(api.target, "resourceVersion"));
     answer(LIST("10", "to+the/next=", OBJECT("sb1", "u1", "5", "10.0.0.1")));
     assert_leads("sb1", "10.0.0.1");
-    asked("?limit=500&continue=to%2bthe%2fnext%3d");
+    asked("?limit=500&continue=to%2Bthe%2Fnext%3D");
     assert_int_equal(t.ready, 0);
     assert_int_equal(api.turns, 1); /* a list counts once */
     answer(LIST("10", "", OBJECT("sb2", "u2", "6", "10.0.0.2")));

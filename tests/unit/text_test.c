@@ -196,6 +196,20 @@ static void percent_decodes_once(void **state)
     assert_int_equal(out[0], '\0');
 }
 
+static void percent_encodes_all_that_is_not_unreserved(void **state)
+{
+    (void)state;
+    char bytes[256], out[3 * 256], back[256];
+    for (unsigned i = 0; i < 256; i++)
+        bytes[i] = (char)i;
+    size_t n = text_put_percent(out, (struct str){bytes, 256}), back_n;
+    assert_int_equal(n, 66 + 3 * 190);
+    assert_true(text_percent((struct str){out, n}, back, &back_n));
+    assert_int_equal(back_n, 256);
+    assert_memory_equal(back, bytes, 256);
+    assert_text(out, text_put_percent(out, STR("aZ0-._~ /+%")), "aZ0-._~%20%2F%2B%25");
+}
+
 static void rfc3339_checks_every_range(void **state)
 {
     (void)state;
@@ -658,6 +672,7 @@ int main(void)
         cmocka_unit_test(base64_takes_the_canonical_form_only),
         cmocka_unit_test(base64_reads_what_it_wrote),
         cmocka_unit_test(percent_decodes_once),
+        cmocka_unit_test(percent_encodes_all_that_is_not_unreserved),
         cmocka_unit_test(rfc3339_checks_every_range),
         cmocka_unit_test(dates_agree_with_the_c_library),
         cmocka_unit_test(dates_out_of_range_are_held_at_the_ends),
