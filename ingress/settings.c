@@ -152,7 +152,7 @@ static const struct setting rows[] = {
     CORE("tunnel-idle-timeout", SET_DURATION, tunnel_idle_timeout, "0", 0, INFINITY, 0,
          "a tunnel without a byte in either direction; 0: none"),
     ROW("move-timeout", SET_DURATION, move_timeout, "5s", 0, INFINITY, 0, "Limits",
-        "a request that runs on at an address that its sandbox has left; 0: it is cut"),
+        "answers of an address that its sandbox has left; 0: they are cut"),
     DEADLINE("half-close-timeout", half_close_timeout, "60s",
              "a tunnel of which one direction has ended, without a byte in the other"),
     DEADLINE("linger-timeout", linger_timeout, "5s",

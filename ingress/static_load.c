@@ -52,11 +52,13 @@ static void replace(struct sandbox **item, struct sandbox *by)
 }
 
 /* fresh[j], against old[i] of the same id or none: the old record stays if it says the same, and
- * what runs if only its end is another. */
+ * what runs if only its end is another.  A file does not tell whether an entry was made anew. */
 static void compare(struct load *l, struct sandbox *old, size_t j)
 {
     struct sandbox **fresh = &l->fresh.items[j];
     bool lives = old && old->until_unix_s > l->old_expired_s;
+    if (lives && *fresh != old && (*fresh)->instance == 0)
+        (*fresh)->instance = old->instance;
     if (lives && sandbox_same(old, *fresh)) {
         sandbox_ref(old);
         replace(fresh, old);
@@ -120,6 +122,12 @@ static void put_in(struct routes_list *list, size_t at, struct sandbox *s)
     list->items[at] = s;
 }
 
+/* What comes after a removal is another sandbox, also in the same step. */
+static void set_instance(struct sandbox *s, const struct sandbox *old)
+{
+    s->instance = old ? old->instance : s->generation;
+}
+
 /* Into a list with room for one more. */
 static enum static_outcome apply(struct routes_list *list, const struct static_edit *e)
 {
@@ -130,6 +138,8 @@ static enum static_outcome apply(struct routes_list *list, const struct static_e
         return EDIT_REFUSED;
     if (!e->put && !there)
         return EDIT_MISSING;
+    if (e->put)
+        set_instance(e->put, old);
     if (e->put && there && sandbox_same(old, e->put))
         return EDIT_SAME;
     if (e->put && !there && list->n >= STATIC_MOST)

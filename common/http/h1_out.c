@@ -335,7 +335,16 @@ static void op_cancel(struct http_stream *s, enum why why)
         h1_close_conn(h, why);
 }
 
-const struct http_ops h1_ops = {op_head, op_data, op_end, op_credit, op_cancel, h1_lend, h1_back};
+static enum http_left op_left(const struct http_stream *s)
+{
+    const struct h1 *h = container_of((struct http_stream *)(uintptr_t)s, struct h1, stream);
+    if (h1_request_unsent(h))
+        return HTTP_LEFT_NOTHING;
+    return h->out == OUT_DONE && conn_unsent(h->s.conn) == 0 ? HTTP_LEFT_ALL : HTTP_LEFT_PART;
+}
+
+const struct http_ops h1_ops = {op_head,   op_data, op_end,  op_credit,
+                                op_cancel, h1_lend, h1_back, op_left};
 
 /* ---- what the conn pulls */
 

@@ -301,7 +301,18 @@ static void op_cancel(struct http_stream *stream, enum why why)
         reset(s, NGHTTP2_CANCEL);
 }
 
-const struct http_ops h2_ops = {op_head, op_data, op_end, op_credit, op_cancel, NULL, NULL};
+/* What waits in the conn may be of other streams. */
+static enum http_left op_left(const struct http_stream *pub)
+{
+    const struct h2_stream *s =
+        container_of((struct http_stream *)(uintptr_t)pub, struct h2_stream, pub);
+    if (!s->begun)
+        return HTTP_LEFT_NOTHING;
+    return s->out == H2_OUT_DONE && conn_unsent(s->h->s.conn) == 0 ? HTTP_LEFT_ALL : HTTP_LEFT_PART;
+}
+
+const struct http_ops h2_ops = {op_head,   op_data, op_end, op_credit,
+                                op_cancel, NULL,    NULL,   op_left};
 
 /* ---- what nghttp2 tells while it writes */
 

@@ -215,8 +215,15 @@ static void op_back(struct http_stream *s, bool in, int64_t moved)
     (void)moved;
 }
 
-static const struct http_ops stream_ops = {op_head,   op_data, op_end, op_credit,
-                                           op_cancel, op_lend, op_back};
+/* It has no end before the tunnel's. */
+static enum http_left op_left(const struct http_stream *s)
+{
+    (void)s;
+    return HTTP_LEFT_PART;
+}
+
+static const struct http_ops stream_ops = {op_head,   op_data, op_end,  op_credit,
+                                           op_cancel, op_lend, op_back, op_left};
 
 static bool op_open(struct session *s, struct http_stream **ret)
 {

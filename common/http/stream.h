@@ -29,6 +29,8 @@
 
 struct http_stream;
 
+enum http_left { HTTP_LEFT_NOTHING, HTTP_LEFT_PART, HTTP_LEFT_ALL };
+
 struct http_ops {
     /* Kept until closed(): head and what it points to. */
     void (*head)(struct http_stream *s, const struct http_head *head, bool end);
@@ -49,6 +51,8 @@ struct http_ops {
     struct conn *(*lend)(struct http_stream *s, bool in, int64_t *ret_n);
     /* The loan is over; so many bytes went past the codec, which counts them as its own. */
     void (*back)(struct http_stream *s, bool in, int64_t moved);
+    /* Client role: how much of the request has left for the kernel. */
+    enum http_left (*left)(const struct http_stream *s);
 };
 
 struct http_events {

@@ -94,8 +94,8 @@ void proxy_cut(struct proxy *p);
 /* A pool is over (I6): its connections and exchanges end. */
 void proxy_purge(struct proxy *p, struct str pool);
 /* What it stands for is reached by the pool `to` from now on: who has heard nothing and may be
- * repeated is decided anew, a tunnel ends, anything else may be answered for proxy_rules.move_ms;
- * but not beyond the end of `to`. */
+ * repeated is decided anew, what has been sent as a whole may be answered for proxy_rules.move_ms,
+ * but not beyond the end of `to`; anything else ends: nothing is sent to the old place any more. */
 void proxy_move(struct proxy *p, struct str pool, struct str to);
 
 const struct proxy_metrics *proxy_metrics(const struct proxy *p);

@@ -158,17 +158,31 @@ void upstream_redial(struct exchange *x)
     upstream_dial(x, &want);
 }
 
-/* Somebody has begun with it, and will not be asked a second time.  A tunnel has no end to wait
- * for. */
+/* untouched: the origin has not begun with it, so that it is as if there were no connection yet. */
+static bool goes_elsewhere(struct exchange *x, bool untouched)
+{
+    bool at_hand = x->bytes_in == 0 || x->keep_replay;
+    return replay_again(x, WHY_REVOKED,
+                        x->dial || (untouched && at_hand) ? STAGE_DIAL : STAGE_WAIT);
+}
+
+static bool has_left(const struct exchange *x, enum http_left left)
+{
+    return x->up && x->up->ops->left(x->up) == left;
+}
+
+/* Nothing is sent any more to where it is: somebody else may be there soon.  A tunnel has no end to
+ * wait for. */
 static bool may_run_on(const struct exchange *x)
 {
-    return x->up && !x->tunnel && x->request->protocol.n == 0 && x->p->rules.move_ms > 0;
+    return has_left(x, HTTP_LEFT_ALL) && !x->tunnel && x->request->protocol.n == 0 &&
+           x->p->rules.move_ms > 0;
 }
 
 static bool on_pool_ended(struct origin_user *u, bool moved)
 {
     struct exchange *x = container_of(u, struct exchange, pool);
-    if (replay_again(x, WHY_REVOKED, x->dial ? STAGE_DIAL : STAGE_WAIT))
+    if (goes_elsewhere(x, has_left(x, HTTP_LEFT_NOTHING)))
         return false;
     if (moved && may_run_on(x)) {
         exchange_leaves(x);
@@ -296,7 +310,7 @@ static void up_closed(void *user, enum why why)
     x->up_spoke |= x->up->spoke; /* part of a head is an answer too */
     x->facts.fault = x->facts.origin_info->fault;
     detach(x);
-    if (replay_retry(x, why))
+    if (replay_retry(x, why) || (x->leave_ms > 0 && why == WHY_REFUSED && goes_elsewhere(x, true)))
         return;
     upstream_drop(x, why);
     if (half_lost(x, why) && x->unsent > 0) {

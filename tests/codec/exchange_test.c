@@ -1192,15 +1192,14 @@ static void what_a_place_that_was_left_is_answering_runs_on(void **state)
     reads = client(GET("/a/r"));
     reads_at = origin();
     says(reads_at, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello");
-    posts = client("POST /a/p HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhell");
+    posts = client("POST /a/p HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhello you");
     posts_at = origin();
+    asked(posts_at, "POST /a/p HTTP/1.1", "hello you");
     moves("a", "b");
     says(idle_client, GET("/a/new"));
     fresh = origin(); /* not the one that gets free now */
     says(reads_at, "you!");
     answered(reads, 200, "helloyou!");
-    says(posts, "o you");
-    asked(posts_at, "POST /a/p HTTP/1.1", "hello you");
     says(posts_at, OK2);
     answered(posts, 200, "ok");
     says(idle, OK2);
@@ -1211,6 +1210,26 @@ static void what_a_place_that_was_left_is_answering_runs_on(void **state)
     answered(idle_client, 200, "ok");
     assert_int_equal(idle_origins(), 1);
     nothing_is_owed();
+}
+
+static void nothing_is_sent_any_more_to_a_place_that_was_left(void **state)
+{
+    (void)state;
+    struct end *c = client("POST /a/p HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhell");
+    struct end *o = origin(), *late, *unsent;
+    next_request(o, WIRE_PART);
+    acquainted(&unsent, &late);
+    fake_room(late->c, 5);
+    says(unsent, "POST /a/w HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    assert_text(unread(late), "POST ");
+    moves("a", "b");
+    refused(c, 502);
+    refused(unsent, 502);
+    fake_room(late->c, SIZE_MAX);
+    says(c, "o you");
+    settle();
+    assert_text(unread(late), "POST ");
+    assert_true(silent(o) && is_closed(late) && is_closed(o));
 }
 
 static void what_has_no_end_or_no_connection_yet_ends_with_a_move(void **state)
@@ -1907,6 +1926,7 @@ int main(void)
         TEST(who_comes_by_that_name_in_the_same_turn_gets_a_pool_of_his_own),
         TEST(an_answer_of_ours_is_not_cut_when_the_pool_ends),
         TEST(what_a_place_that_was_left_is_answering_runs_on),
+        TEST(nothing_is_sent_any_more_to_a_place_that_was_left),
         TEST(what_has_no_end_or_no_connection_yet_ends_with_a_move),
         TEST(a_place_that_was_left_has_so_much_time_and_no_more),
         TEST(what_runs_on_ends_with_the_pool_that_came_after),

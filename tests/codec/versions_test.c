@@ -931,6 +931,72 @@ EACH_PAIR(a_pool_that_is_over_ends_them_all)
     assert_int_equal(rig_running(&rig), 0);
 }
 
+static void moves(void)
+{
+    proxy_move(rig.p, origin_is == H2 ? STR("a2") : STR("a"), STR("new"));
+    settle();
+}
+
+EACH_PAIR(a_place_that_was_left_answers_what_was_sent_as_a_whole)
+{
+    struct scene reads = scene_in(IN_BODY);
+    struct call *waits = asks(client(), "POST", "body", true);
+    if (dials())
+        origin();
+    struct call *sends = asks(client(), "POST", "bo", false);
+    struct peer *o = dials() ? origin() : reads.a->peer;
+    struct call *asked = origin_is == H2 ? &o->calls[1] : NULL;
+    moves();
+    has(sends, "502");
+    tap_data(&reads.a->tap, STR("rest"));
+    tap_end(&reads.a->tap, NULL);
+    settle();
+    has(reads.q, "rest\nend\nclosed ok\n");
+    if (asked) {
+        assert_int_equal(open_origins(), 1); /* one stream ends, another goes on */
+        answers(asked, 200, "ok");
+        has(waits, "data ok\nend\nclosed ok\n");
+    }
+    wait_ms(7100);
+    if (!asked)
+        has(waits, "502");
+    assert_int_equal(open_origins(), 0);
+    assert_false(dials());
+    assert_int_equal(rig_running(&rig), 0);
+}
+
+static bool elsewhere(struct rig *r, const struct facts *f, enum why why, enum stage stage)
+{
+    (void)r;
+    (void)f;
+    return why == WHY_REVOKED && stage == STAGE_DIAL;
+}
+
+/* The other streams of its connection may run on. */
+static void what_a_place_that_was_left_refuses_is_decided_anew(void **state)
+{
+    (void)state;
+    origin_is = H2;
+    for (client_is = H1; client_is <= H2; client_is++)
+        for (int may = 0; may < 2; may++) {
+            begin();
+            rig.again = may ? elsewhere : NULL;
+            struct call *q = asks(client(), "POST", "body", true);
+            struct peer *o = origin();
+            moves();
+            refuses(o, 1);
+            if (may) {
+                struct peer *p = origin();
+                has(last_call(p), "data body\nend\n");
+                answers(last_call(p), 200, "ok");
+            }
+            has(q, may ? "data ok\nend\nclosed ok\n" : "502");
+            assert_false(dials());
+            nothing_is_owed();
+            finish();
+        }
+}
+
 static unsigned drained;
 
 static void on_drained(void *user)
@@ -1431,6 +1497,8 @@ int main(void)
         cmocka_unit_test(an_upgrade_takes_an_http2_connection_that_is_there),
         cmocka_unit_test(only_a_bodyless_websocket_becomes_an_extended_connect),
         cmocka_unit_test(a_pool_that_is_over_ends_them_all),
+        cmocka_unit_test(a_place_that_was_left_answers_what_was_sent_as_a_whole),
+        cmocka_unit_test(what_a_place_that_was_left_refuses_is_decided_anew),
         cmocka_unit_test(a_drain_finishes_what_runs),
         cmocka_unit_test(the_drain_deadline_cuts_every_state),
         cmocka_unit_test(deadlines_are_each_streams_own),

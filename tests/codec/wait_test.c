@@ -702,6 +702,35 @@ static void what_cannot_be_repeated_ends_with_its_pool(void **state)
     reads(c, "HTTP/1.1 200 OK\r\n", "ok");
 }
 
+/* Of a POST nothing has left: whoever it is for now has not heard of it. */
+static void what_has_not_begun_goes_elsewhere_with_its_body(void **state)
+{
+    (void)state;
+    may_go_again(true);
+    for (int move = 0; move < 2; move++) {
+        struct end *c = client(GET("/a/x")), *o = origin();
+        reads(o, "GET /a/x HTTP/1.1\r\n", "\r\n\r\n");
+        says(o, OK2);
+        reads(c, "HTTP/1.1 200 OK\r\n", "ok");
+        fake_feed(c->c, POST("/a/y", "9") "hello", strlen(POST("/a/y", "9") "hello"));
+        assert_int_equal(proxy_count(rig.p, X_WAIT), 1); /* in this turn */
+        if (move)
+            proxy_move(rig.p, STR("a"), STR("b"));
+        else
+            proxy_purge(rig.p, STR("a"));
+        settle();
+        silent(o);
+        assert_true(is_closed(o));
+        o = origin();
+        says(c, " you");
+        reads(o, "POST /a/y HTTP/1.1\r\n", "\r\n\r\nhello you");
+        says(o, OK2);
+        reads(c, "HTTP/1.1 200 OK\r\n", "ok");
+        nothing_is_owed();
+        pool_ends();
+    }
+}
+
 static void it_may_wait_before_it_goes_again(void **state)
 {
     (void)state;
@@ -966,6 +995,7 @@ int main(void)
         TEST(an_answer_that_is_not_wanted_is_asked_for_once_more),
         TEST(who_has_heard_nothing_outlives_its_pool_a_few_times),
         TEST(what_cannot_be_repeated_ends_with_its_pool),
+        TEST(what_has_not_begun_goes_elsewhere_with_its_body),
         TEST(it_may_wait_before_it_goes_again),
         TEST(a_body_goes_again_as_far_as_it_was_kept),
         TEST(a_body_goes_again_while_it_leaves),

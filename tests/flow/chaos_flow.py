@@ -164,7 +164,9 @@ def run_chaos(lab, seconds):
         time.sleep(0.25)
         turn += 1
         gw.write_routes() if turn % 3 else gw.write_routes("{\"sandboxes\":")
-        gw.routes["sb2"] = {**entry(b), "expiresAt": f"20{30 + turn % 50}-01-01T00:00:00Z"}  # a changed entry: its pool is over
+        gw.routes["sb2"] = {**entry(b), "expiresAt": f"20{30 + turn % 50}-01-01T00:00:00Z"}  # runs on
+        if turn % 2:
+            gw.routes["sb2"]["ports"][str(4000 + turn)] = {}  # another endpoint: it has moved
         gw.signal(signal.SIGHUP)
         if turn % 5 == 0:
             gw.signal(signal.SIGSTOP)

@@ -259,7 +259,8 @@ class Storm:
 
 
 def begin(lab):
-    setup = Setup(lab, sandbox, *SHORT, "--max-connections=300", f"--max-memory={random.choice((4, 64))}MiB", "--drain-timeout=2s", "--backend-protocol=auto",
+    setup = Setup(lab, sandbox, *SHORT, "--max-connections=300", f"--max-memory={random.choice((4, 64))}MiB", "--drain-timeout=2s",
+                  f"--move-timeout={random.choice((0, 1, 5))}s", "--backend-protocol=auto",
                   f"--tls-cert-dir={lab.dir}/more")
     setup.b1.script, setup.b1.h2 = serves2(sandbox), []     # gRPC comes in HTTP/2
     return setup
@@ -273,9 +274,11 @@ def change(setup, turn, certs):
     if turn % 4 == 1:
         with open(certs[0].key, "w", encoding="ascii") as f:
             f.write("half a key")
-    gw.routes["sb2"] = {**h2c(setup.b2), "expiresAt": f"20{30 + turn % 50}-01-01T00:00:00Z"}    # a changed entry: its pool is over
+    ports = {str(4000 + turn): {}} if turn % 4 else {}    # another endpoint: it has moved; only another end: it runs on
+    gw.routes["sb2"] = {**h2c(setup.b2), "expiresAt": f"20{30 + turn % 50}-01-01T00:00:00Z"}
+    gw.routes["sb2"]["ports"] = {**gw.routes["sb2"]["ports"], **ports}
     if turn % 3 == 0:
-        gw.routes["sb1"] = {"address": setup.b1.host, "ports": {"3000": {"address": setup.b1.address}}, "expiresAt": f"20{30 + turn % 50}-01-01T00:00:00Z"}
+        gw.routes["sb1"] = {"address": setup.b1.host, "ports": {"3000": {"address": setup.b1.address}, **ports}}
     gw.write_routes() if turn % 5 else gw.write_routes("{\"sandboxes\":")
     gw.signal(signal.SIGHUP)
     if turn % 8 == 3:

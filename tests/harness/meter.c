@@ -195,8 +195,14 @@ static void op_cancel(struct http_stream *s, enum why why)
     in_operation--;
 }
 
+static enum http_left op_left(const struct http_stream *s)
+{
+    const struct metered *t = of((struct http_stream *)(uintptr_t)s);
+    return t->real->ops->left(t->real);
+}
+
 static const struct http_ops metered_ops = {op_head,   op_data, op_end, op_credit,
-                                            op_cancel, NULL,    NULL};
+                                            op_cancel, NULL,    NULL,   op_left};
 
 /* ---- events: of the wire, to the user */
 

@@ -281,6 +281,52 @@ static void changes_are_made_in_the_order_they_came(void **state)
     assert_true(t.changes < 20); /* those that wait are made together */
 }
 
+/* Both stand in one step, whose outcome differs little, or not at all, from what there was. */
+static void what_is_made_after_a_removal_is_another_sandbox(void **state)
+{
+    static const char *const entries[] = {
+        "{\"address\":\"10.0.0.1\",\"secureAccessToken\":\"tok\"}",
+        "{\"address\":\"10.0.0.1\",\"secureAccessToken\":\"tok\",\"expiresAt\":"
+        "\"2100-01-01T00:00:00Z\"}",
+        "{\"address\":\"10.0.0.2\",\"secureAccessToken\":\"tok\"}"};
+    (void)state;
+    start(ONE);
+    for (size_t i = 0; i < 3; i++) {
+        struct my_edit m[3] = {{.done = false}};
+        const struct sandbox *before = sandbox_ref(known("a"));
+        unsigned changes = t.changes;
+        begin(&m[0], "b", i % 2 ? NULL : "{\"address\":\"h\"}");
+        begin(&m[1], "a", NULL);
+        begin(&m[2], "a", entries[i]);
+        for (int k = 0; k < 3; k++)
+            finish(&m[k]);
+        assert_true(m[1].edit.outcome == EDIT_DELETED && m[2].edit.outcome == EDIT_CREATED);
+        assert_int_equal(t.changes, changes + 2); /* the first one has a step of its own */
+        assert_true(known("a")->instance != before->instance);
+        assert_true(known("a")->generation != before->generation);
+        assert_false(sandbox_is_let_go(before) || sandbox_moved(before, known("a")));
+        sandbox_unref(before);
+    }
+}
+
+static void what_is_replaced_stays_the_same_sandbox(void **state)
+{
+    (void)state;
+    start(ONE);
+    assert_int_equal(change("b", "{\"address\":\"h1\"}"), EDIT_CREATED);
+    const struct sandbox *before = sandbox_ref(known("b"));
+    assert_true(before->instance != 0);
+    assert_int_equal(change("b", "{\"address\":\"h2\"}"), EDIT_REPLACED);
+    assert_true(sandbox_moved(before, known("b")));
+    assert_int_equal(change("b", "{\"address\":\"h2\"}"), EDIT_SAME);
+    write_text(
+        "{\"sandboxes\":{\"b\":{\"address\":\"h3\"}}}"); /* by hand, and read with the change */
+    assert_int_equal(change("c", "{\"address\":\"h\"}"), EDIT_CREATED);
+    assert_true(sandbox_moved(before, known("b")));
+    assert_true(str_eq(sandbox_endpoint(known("b"), 80)->host, STR("h3")));
+    sandbox_unref(before);
+}
+
 static void a_condition_is_judged_when_its_turn_comes(void **state)
 {
     struct my_edit m[3] = {{.wants_missing = true}, {.wants_missing = true}, {.wants_there = true}};
@@ -456,6 +502,8 @@ int main(void)
         TEST(a_change_is_told_and_stands_in_the_file),
         TEST(what_says_the_same_keeps_its_generation),
         TEST(changes_are_made_in_the_order_they_came),
+        TEST(what_is_made_after_a_removal_is_another_sandbox),
+        TEST(what_is_replaced_stays_the_same_sandbox),
         TEST(a_condition_is_judged_when_its_turn_comes),
         TEST(what_somebody_wrote_meanwhile_is_kept),
         TEST(a_bad_file_stops_changes_and_stays_as_it_is),
