@@ -27,10 +27,10 @@ table=(
     "bulk-h2c|10 MiB, h2c to h2c||h2c_h2|/10485760|--connections 4 --h2"
 )
 memory=(slow idle idle-tls idle-wss)
-sidecar=(dns sidecar mitm) # by scripts of their own
+others=(dns sidecar mitm cluster) # by scripts of their own
 
 all_names() {
-    printf '%s\n' "${table[@]%%|*}" "${memory[@]}" "${sidecar[@]}"
+    printf '%s\n' "${table[@]%%|*}" "${memory[@]}" "${others[@]}"
 }
 
 usage() {
@@ -247,6 +247,7 @@ for scenario in "${scenarios[@]}"; do
     idle-tls) idle 'idle connections over TLS' tls /16 --idle "$held" ;;
     dns) "$here/dns.sh" --build "$build" --rounds "$rounds" --seconds "$seconds" ;;
     sidecar) "$here/sidecar.py" --build "$build" --rounds "$rounds" ;;
+    cluster) "$here/cluster.py" --build "$build" --rounds "$rounds" ;;
     mitm) "$here/mitm.py" --build "$build" --rounds "$rounds" --seconds "$seconds" ;;
     idle-wss) idle 'idle WebSocket tunnels over TLS' tls /ws --ws "$held" ;;
     *)

@@ -221,7 +221,7 @@ static const struct setting rows[] = {
     BYTES("MAX_HEAD_BYTES", core.max_head_bytes, "64KiB", 1024, 67108864, "Limits",
           "request and answer heads"),
     INT("MAX_CONNECTIONS", core.max_connections, "0", 0, MANY, "Limits",
-        "client connections; 0: what the descriptor limit allows"),
+        "client connections; 0: half of what the descriptor limit allows"),
     BYTES("MAX_MEMORY", core.max_memory, "128MiB", 0, INFINITY, "Limits",
           "heads and bodies held; 0: no cap"),
 };

@@ -170,7 +170,7 @@ static const struct setting rows[] = {
     CORE("h2-max-control-frames", SET_INT, h2_max_control, "1000", 1, MANY, 0,
          "frames that carry nothing ahead of those that do before an HTTP/2 connection is closed"),
     CORE("max-connections", SET_INT, max_connections, "0", 0, MANY, 0,
-         "client connections; 0: what the descriptor limit allows"),
+         "client connections; 0: half of what the descriptor limit allows"),
     CORE("max-memory", SET_BYTES, max_memory, "0", 0, INFINITY, 0,
          "heads and bodies held, all workers together; 0: no cap"),
 

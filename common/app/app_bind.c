@@ -19,16 +19,30 @@ int64_t app_descriptors(void)
     return r.rlim_cur > INT32_MAX ? INT32_MAX : (int64_t)r.rlim_cur;
 }
 
-/* Each client connection may need one to its sandbox too. */
+static void say_fewer(int64_t set, int64_t can, int64_t descriptors)
+{
+    struct log_line line;
+    log_begin(&line, LOG_WARN, "fewer client connections than are set: the limit of descriptors");
+    log_int(&line, "set", set);
+    log_int(&line, "served", can);
+    log_int(&line, "descriptors", descriptors);
+    log_end(&line);
+}
+
+/* Each client connection may need one to its origin too: whoever sets a number knows whether. */
 int64_t app_connection_limit(const struct app *app, int64_t descriptors)
 {
     int64_t set = app_settings(app)->max_connections;
     int64_t each = WORKER_DESCRIPTORS + 2 * MAX_PIPES;
     int64_t can =
-        (descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - each * (int64_t)app->nworkers) / 2;
-    if (can < 16)
-        can = 16;
-    return set > 0 && set < can ? set : can;
+        descriptors - SPARE_DESCRIPTORS - SURPLUS_CONNECTIONS - each * (int64_t)app->nworkers;
+    if (can < 32)
+        can = 32;
+    if (set > can)
+        say_fewer(set, can, descriptors);
+    if (set == 0)
+        return can / 2;
+    return set < can ? set : can;
 }
 
 /* A machine without IPv6 has no `::`: then all addresses are those of IPv4. */

@@ -116,11 +116,11 @@ struct exchange {
     size_t unsent;     /* given to down, not sent */
     uint64_t bytes_in, bytes_out; /* bodies and tunnels */
     size_t held;                  /* of mem's later blocks, in the worker's sum */
-    enum xstate state;
     int status;      /* of the final head that went down, 0: none yet */
     int grpc_status; /* as the origin said it, -1: it said none */
-    enum why why;    /* set by the first ending */
-    enum look look;
+    enum xstate state : 8;
+    enum why why : 8; /* set by the first ending */
+    enum look look : 8;
     bool request_end : 1;    /* the client's message is complete */
     bool request_passed : 1; /* ... and its end was told to the origin */
     bool up_end : 1;         /* the origin's message is complete */

@@ -325,6 +325,23 @@ def connections_over_the_limit_are_refused_and_work_goes_on(lab):
     equal(gw.client().ask("GET", P + "/").status, 200, "afterwards")
 
 
+@test("OPS-05")
+def a_limit_that_is_set_is_taken_as_far_as_descriptors_go(lab):
+    """By itself half of them are for connections to sandboxes."""
+    gw = lab.gateway("--workers=1", "--max-connections=100000", nofile=600)
+    line, = gw.told("fewer client connections than are set: the limit of descriptors")
+    most = line["served"]
+    equal((line["set"], line["descriptors"]), (100000, 600), "line")
+    check(200 < most < 500, "served", most)
+    for flag, n in ("--max-connections=100000", most), (f"--max-connections={most}", most), ("--max-connections=0", most // 2):
+        gw = lab.gateway("--workers=1", flag, nofile=600, routes={"sb1": lab.backend(says("ok"))})
+        kept = [gw.client() for _ in range(n)]
+        equal({c.ask("GET", "/status.ok").status for c in kept}, {200}, flag)
+        equal(gw.client().offer(request("GET", P + "/")).response().status, 503, f"{flag}: one more")
+        for c in kept:
+            c.close()
+
+
 def mixed(stop):
     """A script: /stream is an endless one, /ok is answered, anything else is not read."""
     def script(conn):
