@@ -19,6 +19,19 @@ def modules():
     return x509, hashes, serialization, ec
 
 
+def signs(digest):
+    """Does the library still sign with that?"""
+    x509, hashes, _, ec = modules()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(ec.generate_private_key(ec.SECP256R1()), getattr(hashes, digest)())
+    except UnsupportedAlgorithm:
+        return False
+    return True
+
+
 class Signer:
     """An authority with its key; from PEM files, or a fresh one."""
 
