@@ -193,8 +193,8 @@ static void want(void *self, const struct want *want)
     begin(p);
 }
 
-/* It stays in the tables, so that what runs there goes on if it proves right after all; but nobody
- * uses it before it has been asked about. */
+/* It stays in the tables, so that what is learned next decides about what runs there; but nobody
+ * uses it before that. */
 static void drop(void *self, struct str key, uint64_t generation)
 {
     struct lifecycle *l = self;
@@ -211,7 +211,7 @@ static void drop(void *self, struct str key, uint64_t generation)
 
 static bool is_idle(const struct port *p, uint64_t now)
 {
-    bool running = p->record && p->record->state == SANDBOX_RUNNING;
+    bool running = p->record && sandbox_ran(p->record);
     return now - p->wanted_ms >= (running ? RUNNING_IDLE_MS : IDLE_MS);
 }
 

@@ -76,7 +76,7 @@ bool ports_full(const struct lifecycle *l);
 bool ports_evict(struct lifecycle *l);
 /* Reports them gone and frees them; what runs there goes on. */
 void ports_forget(struct lifecycle *l, struct port **ports, size_t n);
-/* Has the end of a running one come? */
+/* Has the end of a running one come, or of one that ran when the doubt began? */
 bool port_is_over(const struct port *p);
 /* What a port is to be told as; each ends `busy`.  Texts are copied. */
 void port_tell_running(struct port *p, const struct endpoint *end, struct str token,

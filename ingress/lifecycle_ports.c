@@ -1,6 +1,7 @@
 /* lifecycle_ports.c — what the lifecycle resolver keeps of sandboxes and their ports, and what it
  * tells the tables of them.  A record is replaced only by what changes the way to the sandbox: what
- * runs there outlives a server that is in trouble, a later end, and our forgetting it. */
+ * runs there outlives a later end, our forgetting it, and a server that is in trouble, which only
+ * makes a doubt of it until something is learned again. */
 #include "base/map.h"
 #include "ingress/lifecycle_impl.h"
 #include "net/worker.h"
@@ -124,8 +125,8 @@ bool ports_full(const struct lifecycle *l)
 
 bool port_is_over(const struct port *p)
 {
-    return p->record && p->record->state == SANDBOX_RUNNING &&
-           worker_unix_s(p->s->l->w) >= p->record->until_unix_s;
+    const struct sandbox *ran = p->record ? sandbox_ran(p->record) : NULL;
+    return ran && worker_unix_s(p->s->l->w) >= ran->until_unix_s;
 }
 
 /* ---- telling */
@@ -136,18 +137,29 @@ static size_t cost_of(const struct sandbox *s)
     size_t n = s->token.n + s->reason.n + (url ? url->path.n + url->authority.n : 0);
     for (unsigned i = 0; url && i < url->nadd; i++)
         n += sizeof url->add[i] + url->add[i].name.n + url->add[i].value.n;
-    return n;
+    return s->ran ? n + PORT_BYTES + cost_of(s->ran) : n; /* itself it has none */
+}
+
+/* That we could not ask says nothing of what runs, but that its time is over does. */
+static bool is_doubt(const struct port *p, const struct sandbox *said)
+{
+    return said->state == SANDBOX_FAILED && !port_is_over(p);
+}
+
+/* In place of the record that is there. */
+static struct sandbox *next_record(const struct port *p, const struct sandbox *said)
+{
+    const struct sandbox *old = p->record;
+    if (is_doubt(p, said))
+        return sandbox_doubt(said, old);
+    return old && sandbox_prolonged(old, said) ? sandbox_renew(said, old) : sandbox_new(said);
 }
 
 static void replace(struct port *p, const struct sandbox *said)
 {
     struct lifecycle *l = p->s->l;
     struct sandbox *old = p->record;
-    bool prolonged = old && sandbox_prolonged(old, said), over = port_is_over(p);
-    p->record = prolonged ? sandbox_renew(said, old) : sandbox_new(said);
-    /* that we could not ask says nothing of what runs */
-    if (old && said->state == SANDBOX_FAILED && !over)
-        sandbox_let_go(old);
+    p->record = next_record(p, said);
     l->held -= p->record_cost;
     p->record_cost = cost_of(p->record);
     l->held += p->record_cost;
@@ -182,7 +194,8 @@ static void tell(struct port *p, struct sandbox *said, uint64_t fresh_ms)
     atomic_init(&said->fresh_ms, fresh_ms);
     p->busy = false;
     p->again_ms = 0;
-    if (p->record && sandbox_same(p->record, said)) {
+    if (p->record && sandbox_same(p->record, said) &&
+        (said->state != SANDBOX_FAILED || is_doubt(p, said))) {
         move_on(p, fresh_ms);
         l->ev.same(l->user, p->key);
         return;

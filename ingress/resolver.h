@@ -74,6 +74,8 @@ struct sandbox {
     uint64_t generation;         /* unique per record: pools are keyed by it (I6) */
     uint64_t instance;           /* of what goes by this id, where that may be made anew under it */
     struct str pool;             /* text of id and generation, key of its backend connections */
+    const struct sandbox *ran;   /* of a doubt: sandbox_ran() of the one before, counted; of it no
+                                    client is told anything */
     /* Of asking resolvers, ms of worker_now(): when the call began that taught it last, and until
      * when nobody needs to ask again.  The resolver alone moves both on, when it learns that the
      * rest still holds.  UINT64_MAX: always. */
@@ -87,18 +89,27 @@ struct sandbox *sandbox_new(const struct sandbox *from);
  * new record.  For what changed without the way there having changed: a later end, another
  * credential. */
 struct sandbox *sandbox_renew(const struct sandbox *from, const struct sandbox *old);
-/* From now on its removal or replacement ends nothing that runs: it is only forgotten, or could not
- * be asked about.  The resolver says so before it reports that; who is told that it is gone asks.
+/* The same for what could not be learned (`from` does not run): the new record remembers what ran,
+ * so that what is learned next decides about it.  old: NULL where nothing was known. */
+struct sandbox *sandbox_doubt(const struct sandbox *from, const struct sandbox *old);
+/* What runs in its pool as far as anybody knows: itself, or what a doubt is about; NULL: nothing.
  */
+const struct sandbox *sandbox_ran(const struct sandbox *s);
+/* From now on its removal or replacement ends nothing that runs: another record has its pool, or it
+ * is only forgotten, for want of room or of somebody who asks.  (What runs on one that is forgotten
+ * is nobody's: it ends by itself.)  The resolver says so before it reports that; who is told that
+ * it is gone asks. */
 void sandbox_let_go(const struct sandbox *s);
 bool sandbox_is_let_go(const struct sandbox *s);
 const struct sandbox *sandbox_ref(const struct sandbox *s);
 void sandbox_unref(const struct sandbox *s);
-/* Equal in everything but generation, count and times: then the record that is there stays. */
+/* Equal in everything but generation, count, times and what ran: then the record that is there
+ * stays. */
 bool sandbox_same(const struct sandbox *a, const struct sandbox *b);
-/* The way there is the same, it only ends at another time: see sandbox_renew(). */
+/* The way there is the same as that to sandbox_ran(old), it only ends at another time: see
+ * sandbox_renew(). */
 bool sandbox_prolonged(const struct sandbox *old, const struct sandbox *said);
-/* Is `to` (or NULL) the same running sandbox, open to the same clients, at another place? */
+/* Is `to` (or NULL) the sandbox that ran, running, open to the same clients, at another place? */
 bool sandbox_moved(const struct sandbox *from, const struct sandbox *to);
 /* The endpoint for a port; never NULL for a running sandbox. */
 const struct endpoint *sandbox_endpoint(const struct sandbox *s, uint16_t port);
@@ -138,7 +149,7 @@ struct resolver {
     void (*want)(void *self, const struct want *want);
     /* Asking: what is known of this key has proved wrong (a connect failed, the route is stale): if
      * it is still the record of that generation, nobody uses it before it has been asked about
-     * anew. It may be reported gone. */
+     * anew.  It stays in the tables, so that the next answer decides about what runs there. */
     void (*drop)(void *self, struct str key, uint64_t generation);
     /* SIGHUP: files again. */
     void (*reload)(void *self);

@@ -149,6 +149,22 @@ struct sandbox *sandbox_renew(const struct sandbox *from, const struct sandbox *
     return s;
 }
 
+struct sandbox *sandbox_doubt(const struct sandbox *from, const struct sandbox *old)
+{
+    assert(from->state != SANDBOX_RUNNING);
+    if (!old)
+        return sandbox_new(from);
+    struct sandbox *s = sandbox_renew(from, old);
+    const struct sandbox *ran = sandbox_ran(old);
+    s->ran = ran ? sandbox_ref(ran) : NULL;
+    return s;
+}
+
+const struct sandbox *sandbox_ran(const struct sandbox *s)
+{
+    return s->state == SANDBOX_RUNNING ? s : s->ran;
+}
+
 void sandbox_let_go(const struct sandbox *s)
 {
     struct sandbox *own = writable(s);
@@ -190,6 +206,7 @@ void sandbox_unref(const struct sandbox *s)
     if (before > 1)
         return;
     wipe(s);
+    sandbox_unref(s->ran); /* itself it has none */
     mem_free(own);
 }
 
@@ -233,16 +250,17 @@ bool sandbox_same(const struct sandbox *a, const struct sandbox *b)
 
 bool sandbox_prolonged(const struct sandbox *old, const struct sandbox *said)
 {
+    const struct sandbox *ran = sandbox_ran(old);
     struct sandbox other = *said;
-    other.until_unix_s = old->until_unix_s;
-    return old->state == SANDBOX_RUNNING && sandbox_same(old, &other);
+    other.until_unix_s = ran ? ran->until_unix_s : 0;
+    return ran && sandbox_same(ran, &other);
 }
 
 bool sandbox_moved(const struct sandbox *from, const struct sandbox *to)
 {
-    return to && from->state == SANDBOX_RUNNING && to->state == SANDBOX_RUNNING &&
-           from->instance == to->instance && str_eq(from->ns, to->ns) && str_eq(from->id, to->id) &&
-           str_eq(from->token, to->token);
+    const struct sandbox *ran = sandbox_ran(from);
+    return to && ran && to->state == SANDBOX_RUNNING && ran->instance == to->instance &&
+           str_eq(ran->ns, to->ns) && str_eq(ran->id, to->id) && str_eq(ran->token, to->token);
 }
 
 const struct endpoint *sandbox_endpoint(const struct sandbox *s, uint16_t port)

@@ -116,8 +116,8 @@ struct exchange {
     size_t unsent;     /* given to down, not sent */
     uint64_t bytes_in, bytes_out; /* bodies and tunnels */
     size_t held;                  /* of mem's later blocks, in the worker's sum */
-    int status;      /* of the final head that went down, 0: none yet */
-    int grpc_status; /* as the origin said it, -1: it said none */
+    int status;                   /* of the final head that went down, 0: none yet */
+    int grpc_status;              /* as the origin said it, -1: it said none */
     enum xstate state : 8;
     enum why why : 8; /* set by the first ending */
     enum look look : 8;

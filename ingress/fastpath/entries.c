@@ -1,11 +1,12 @@
 /* entries.c — an entry per key, in the order in which they were wanted last.  One whose time is
  * over stays until the next sweep: who wants it meanwhile asks anew and, where the answer is the
- * same, keeps its record and so its connections. */
+ * same, keeps its record and so its connections.  Where something may run it stays for longer, so
+ * that what FastPath says next decides about that: a credential ends without its sandbox. */
 #include <assert.h>
 
 #include "ingress/fastpath/fastpath_impl.h"
 
-enum { ENTRIES_MAX = 16384, REASON_BYTES = 256 };
+enum { ENTRIES_MAX = 16384, REASON_BYTES = 256, RAN_IDLE_MS = 600000 };
 #define FAR_S (INT64_C(10) * 365 * 86400)
 
 /* ---- entries */
@@ -18,6 +19,7 @@ static struct entry *entry_new(struct fastpath *f, const struct want *want)
     e->key = str_put(&at, want->key);
     e->ns = str_put(&at, want->ns);
     e->id = str_put(&at, want->id);
+    e->wanted_ms = worker_now(f->w);
     list_push(&f->by_want, &e->link);
     map_put(f->entries, e->key, e);
     return e;
@@ -79,6 +81,30 @@ static uint64_t fresh_ms(struct worker *w, int64_t expires_unix_s)
     return worker_now(w) + (left > 0 ? (uint64_t)left : 0);
 }
 
+/* The same but for the credential and its end. */
+static bool is_same_way(const struct sandbox *old, const struct sandbox *said)
+{
+    const struct sandbox *ran = sandbox_ran(old);
+    if (!ran || said->state != SANDBOX_RUNNING)
+        return false;
+    struct sandbox other = *said;
+    struct endpoint end = said->ends[0];
+    struct endpoint_url url = *end.url;
+    url.add = ran->ends[0].url->add;
+    url.nadd = ran->ends[0].url->nadd;
+    end.url = &url;
+    other.ends = &end;
+    return sandbox_prolonged(old, &other);
+}
+
+/* In place of the one that is there, or NULL.  All faults but one say nothing of what runs. */
+static struct sandbox *next_record(const struct sandbox *old, const struct sandbox *said)
+{
+    if (said->fault && said->fault != FAULT_FASTPATH_NOT_FOUND)
+        return sandbox_doubt(said, old);
+    return old && is_same_way(old, said) ? sandbox_renew(said, old) : sandbox_new(said);
+}
+
 /* Tells of e what `said` says; the record that is there stays if it says the same. */
 static void learn(struct entry *e, const struct sandbox *said)
 {
@@ -90,9 +116,7 @@ static void learn(struct entry *e, const struct sandbox *said)
         f->ev.same(f->user, e->key);
         return;
     }
-    if (old && said->fault != FAULT_FASTPATH_NOT_FOUND)
-        sandbox_let_go(old); /* another credential, or nothing known: what runs goes on */
-    e->record = sandbox_new(said);
+    e->record = next_record(old, said);
     const struct sandbox *record = e->record;
     sandbox_ref(record);
     f->ev.change(f->user, &record, 1, NULL, 0);
@@ -130,6 +154,13 @@ static void learn_code(struct entry *e, enum grpc_code code, struct str detail, 
     learn(e, &said);
 }
 
+/* No secret: FastPath chooses the texts, and a chance of 2^-64 that two are one will do. */
+static uint64_t instance_of(struct str uid)
+{
+    static const uint8_t key[16];
+    return uid.n ? map_hash(key, uid.p, uid.n) | 1 : 0;
+}
+
 static void learn_route(struct entry *e, const struct pb_resolved *r, struct arena *a)
 {
     struct fast_route route;
@@ -142,6 +173,7 @@ static void learn_route(struct entry *e, const struct pb_resolved *r, struct are
     if (!route.fault) {
         said.ends = &route.end;
         said.nends = 1;
+        said.instance = instance_of(r->uid);
         said.fresh_ms = fresh_ms(w, route.expires_unix_s);
     }
     learn(e, &said);
@@ -219,6 +251,7 @@ void entries_want(void *self, const struct want *want)
     }
     list_del(&e->link);
     list_push(&f->by_want, &e->link);
+    e->wanted_ms = worker_now(f->w);
     if (!e->flight)
         ask(e, want->port);
 }
@@ -229,23 +262,19 @@ void entries_drop(void *self, struct str key, uint64_t generation)
     struct entry *e = map_get(f->entries, key);
     if (!e || !e->record || e->record->generation != generation)
         return;
-    if (!e->flight) {
-        entry_gone(e);
-        return;
-    }
-    struct sandbox *old = e->record;
-    e->record = NULL;
     e->expires_unix_s = 0;
-    sandbox_let_go(old);
-    f->ev.change(f->user, NULL, 0, &old->key, 1);
-    sandbox_unref(old);
+    e->wanted_ms = worker_now(f->w);
+    atomic_store_explicit(&e->record->fresh_ms, 0, memory_order_relaxed);
+    atomic_store_explicit(&e->record->learned_ms, 0, memory_order_relaxed);
 }
 
 /* ---- the sweep */
 
 static bool is_over(const struct entry *e, int64_t now_s)
 {
-    return !e->flight && !fast_fresh(e->expires_unix_s, now_s);
+    bool idle = worker_now(e->f->w) - e->wanted_ms >= RAN_IDLE_MS;
+    bool ran = e->record && sandbox_ran(e->record);
+    return !e->flight && !fast_fresh(e->expires_unix_s, now_s) && (idle || !ran);
 }
 
 static size_t take_out_over(struct fastpath *f, struct entry **over, struct str *gone)
@@ -258,6 +287,8 @@ static size_t take_out_over(struct fastpath *f, struct entry **over, struct str 
         if (!is_over(e, now_s))
             continue;
         entry_take_out(e);
+        if (e->record) /* what runs on it goes on: it is only forgotten */
+            sandbox_let_go(e->record);
         gone[n] = e->key;
         over[n++] = e;
     }

@@ -5,7 +5,9 @@
  * RUNNING with one endpoint (port 0, the URL's parts, the credential to add), fresh until 5 s
  * before the credential ends (until_unix_s is "never", so that a credential that is given out again
  * keeps its record); or NOT_READY (a 503) or FAILED with the fault of 7.5, learned for this asking
- * only (fresh_ms = learned_ms).  What is over is reported gone within a minute. */
+ * only (fresh_ms = learned_ms).  Every fault but "not found" is a doubt.  What is over is
+ * reported gone within a minute; where something ran when there was no doubt, when nobody has
+ * wanted it for ten. */
 #ifndef INGRESS_FASTPATH_FASTPATH_H
 #define INGRESS_FASTPATH_FASTPATH_H
 

@@ -37,6 +37,7 @@ struct entry {
     struct grpc *flight;    /* NULL: nobody is asked */
     struct sandbox *record; /* what the tables have; NULL: nothing */
     uint64_t asked_ms;      /* when the flight began, of the monotonic clock */
+    uint64_t wanted_ms;     /* when somebody last wanted it, or found it wrong; of worker_now() */
     int64_t expires_unix_s; /* of the record's credential; 0: there is none */
     struct str key, ns, id;
     char text[];

@@ -8,13 +8,13 @@ import threading
 import time
 
 from fast import LOOPBACK, NS, STALE, UNAVAILABLE, ask, asks, fast, fastpath, knows, to
-from fastpath_server import CREDENTIAL, bytes_of, code, goaway, raw, reset, route, silent
+from fastpath_server import CREDENTIAL, bytes_of, code, goaway, message_of, raw, reset, route, silent
 from gateway import free_port
 from h2wire import H2
 from lib import P, answer, check, equal, test, took, wait_for
 from signed import RING, scope
 from wire import Skipped
-from ws import ECHO, handshake, opened, says_hello
+from ws import ECHO, handshake, mixed, opened, says_hello
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness"))
 from kube_server import KubeServer  # noqa: E402
@@ -278,6 +278,79 @@ def no_answer_of_a_kubernetes_sandbox_is_stale(lab):
     gw = lab.gateway(routes={"sb1": lab.backend(answers(marked(403, "stale_route")))})
     r = gw.client().ask("GET", P + "/", "Connection: close")
     equal((r.status, r.get(MARK)), (403, "stale_route"), "answer")
+
+
+# ---- what runs
+
+SHORT = 6       # s that a credential lives: it is asked for anew after one of them
+ANEW = 1.2
+
+
+def tunnel(gw, sandbox):
+    return opened(gw, "/ws", to(sandbox), patience=20)
+
+
+def asked_anew(gw, fp, **wanted):
+    """Each of these sandboxes is asked about once more, and its request has this status."""
+    time.sleep(ANEW)
+    for name, status in wanted.items():
+        before = fp.count("ResolveEndpoint", name)
+        ask(gw, name, status=status)
+        check(fp.count("ResolveEndpoint", name) > before, "nobody asked about", name)
+
+
+@test("fast-use")
+def what_runs_goes_on_with_another_credential_and_ends_with_its_sandbox(lab):
+    fp, a, b = fastpath(lab), lab.backend(mixed), lab.backend(mixed)
+    names = ("refreshed", "failed", "odd", "moved", "anew")
+    knows(fp, a, *names, expires_in=SHORT)
+    gw = fast(lab, fp)
+    tunnels = {name: tunnel(gw, name) for name in names}
+    fp.resolve[NS, "failed"], fp.resolve[NS, "odd"] = code(14), raw(b"")
+    knows(fp, a, "refreshed", "moved", "anew", credential="another", expires_in=SHORT)
+    asked_anew(gw, fp, refreshed=200, failed=503, odd=502, moved=200, anew=200)
+    for name in names:
+        says_hello(tunnels[name])
+    for name in ("refreshed", "failed"):
+        del fp.resolve[NS, name]
+    knows(fp, a, "odd", credential="third", expires_in=SHORT)
+    knows(fp, b, "moved", expires_in=SHORT)
+    second = route(a.port, credential="another", expires_in=SHORT)
+    fp.resolve[NS, "anew"] = lambda call: raw(message_of(call, second).replace(b"uid-anew", b"uid-ANEW"))
+    asked_anew(gw, fp, refreshed=404, failed=404, odd=200, moved=200, anew=200)
+    for name in ("refreshed", "failed", "moved", "anew"):
+        check(tunnels[name].ending(10) != "late", "the tunnel lives on:", name)
+    says_hello(tunnels["odd"])
+    del fp.resolve[NS, "odd"]
+    asked_anew(gw, fp, odd=404)
+    check(tunnels["odd"].ending(10) != "late", "the tunnel lives on after a doubt")
+
+
+@test("fast-stale", "fast-use")
+def what_runs_on_a_stale_route_goes_on_until_its_sandbox_is_gone(lab):
+    def script(conn):
+        while b"\r\n\r\n" not in conn.buf:
+            conn.more(600)
+        if b"upgrade: websocket" in conn.buf.lower():
+            ECHO(conn)
+        else:
+            conn.answer(marked(403, "stale_route"))
+    fp, a = fastpath(lab), lab.backend(script)
+    knows(fp, a, "kept", "gone", "failed")
+    gw = fast(lab, fp)
+    tunnels = {name: tunnel(gw, name) for name in ("kept", "gone", "failed")}
+    for name, c in tunnels.items():
+        is_stale(ask(gw, name, status=503))
+        says_hello(c)
+    del fp.resolve[NS, "gone"]
+    fp.resolve[NS, "failed"] = [code(14), code(5)]
+    for name, status in (("kept", 503), ("gone", 404), ("failed", 503)):
+        forgotten(gw, fp, 2, name, status=status)
+    says_hello(tunnels["kept"])
+    says_hello(tunnels["failed"])
+    forgotten(gw, fp, 3, "failed", status=404)
+    for name in ("gone", "failed"):
+        check(tunnels[name].ending(10) != "late", "the tunnel lives on:", name)
 
 
 # ---- faults of FastPath

@@ -179,6 +179,90 @@ def what_runs_outlives_trouble_and_a_later_end(lab):
         says_hello(tunnel)
 
 
+def doubted(server, gw, boxes, tunnels):
+    """For a while the server can tell of none of them, in ways that differ, and what runs goes on."""
+    for trouble, key in ((500, server.KEY), ("junk", server.KEY), (None, "another")):
+        server.trouble, server.key = trouble, key
+        for box in boxes:
+            equal(status(gw, f"/sandboxes/{box}/port/80/"), 502, f"{box} with {trouble} and the key {key}")
+            says_hello(tunnels[box])
+    server.trouble, server.key = None, server.KEY
+
+
+@test("LIFE-02", "LIFE-03")
+def what_runs_ends_with_its_sandbox_also_if_that_was_in_doubt_before(lab):
+    a, b = lab.backend(mixed), lab.backend(mixed)
+    boxes = ("kept", "prolonged", "gone", "paused", "over", "locked", "moved")
+    server, gw = started(lab, {x: Sandbox(ports={80: a.address}) for x in boxes}, "--lifecycle-stale-max=0", *quick())
+    tunnels = {x: opened(gw, f"/sandboxes/{x}/port/80/ws") for x in boxes}
+    doubted(server, gw, boxes, tunnels)
+    box = server.sandboxes
+    box["prolonged"].expires = NEVER
+    box["gone"].state, box["paused"].state, box["over"].state = None, "Paused", "Terminated"
+    box["locked"].headers = {"OpenSandbox-Secure-Access": "t0ken"}
+    box["moved"].ports[80] = b.address
+    for name, wanted in zip(boxes, (200, 200, 404, 503, 404, 401, 200)):
+        equal(status(gw, f"/sandboxes/{name}/port/80/"), wanted, name)
+    for name in boxes[2:]:
+        check(tunnels[name].ending(10) != "late", "the tunnel lives on:", name)
+    doubted(server, gw, boxes[:2], tunnels)
+    box["kept"].state = box["prolonged"].state = None
+    for name in boxes[:2]:
+        equal(status(gw, f"/sandboxes/{name}/port/80/"), 404, name)
+        check(tunnels[name].ending(10) != "late", "the tunnel lives on after two doubts:", name)
+
+
+@test("LIFE-02", "LIFE-03")
+def what_is_being_answered_when_it_has_moved_meanwhile_comes_to_its_end(lab):
+    go = threading.Event()
+
+    def slow(conn):
+        conn.head()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf")
+        go.wait(60)
+        conn.send(b"done")
+    a, b = lab.backend(slow), lab.backend(says("B"))
+    server, gw = started(lab, {"sb1": Sandbox(ports={80: a.address})}, "--lifecycle-stale-max=0", "--move-timeout=60s", *quick())
+    moved = gw.client().send(request("GET", P + "/"))
+    moved.until(b"half")
+    server.trouble = 500
+    equal(status(gw), 502, "in doubt")
+    server.trouble = None
+    server.sandboxes["sb1"].ports[80] = b.address
+    equal(ask(gw).text, "B", "afterwards")
+    check(moved.silent(0.5), "it was cut")
+    go.set()
+    moved.until(b"done")
+
+
+@test("LIFE-02", "LIFE-03")
+def the_end_of_a_sandboxs_time_ends_what_runs_also_while_the_server_is_away(lab):
+    a = lab.backend(mixed)
+    end = time.time() + 4
+    server, gw = started(lab, {"sb1": Sandbox(ports={80: a.address}, expires=end)}, "--lifecycle-stale-max=0", *quick())
+    tunnel = opened(gw, P + "/ws")
+    server.stop()
+    equal(status(gw), 502, "in doubt")
+    says_hello(tunnel)
+    check(tunnel.ending(15) != "late", "the tunnel outlives its sandbox")
+    check(time.time() >= end - 1, "it ended too early")
+
+
+@test("LIFE-02")
+def what_runs_ends_with_a_sandbox_that_a_failed_connect_asks_about(lab):
+    a = lab.backend(mixed)
+    server, gw = started(lab, {"sb1": Sandbox(ports={80: a.address})}, "--lifecycle-cache=1h", "--lifecycle-not-ready-cache=0")
+    tunnel = opened(gw, P + "/ws")
+    a.stop()
+    server.trouble = 500
+    equal(status(gw), 502, "with no way there and nobody who knows another")
+    says_hello(tunnel)
+    server.trouble = None
+    server.sandboxes["sb1"].state = None
+    equal(status(gw), 404, "after its end")
+    check(tunnel.ending(10) != "late", "the tunnel lives on")
+
+
 @test("LIFE-02")
 def a_sandbox_ends_when_its_time_is_over_unless_it_was_prolonged(lab):
     a = lab.backend(mixed)

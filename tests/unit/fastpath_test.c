@@ -44,7 +44,7 @@ struct rig {
     bool stops; /* within change() */
     /* what the server says */
     enum grpc_code code;
-    const char *url, *credential;
+    const char *url, *credential, *uid;
     int64_t expires;
 };
 
@@ -70,7 +70,8 @@ static size_t put_text(uint8_t *p, unsigned field, const char *text, size_t n)
 static size_t answer(const struct rig *r, uint8_t *p)
 {
     uint8_t header[512];
-    size_t n = put_text(p, 3, r->url, strlen(r->url));
+    size_t n = put_text(p, 1, r->uid, strlen(r->uid));
+    n += put_text(p + n, 3, r->url, strlen(r->url));
     size_t len = put_text(header, 1, "X-Fast-Sandbox-Route-Credential", 31);
     len += put_text(header + len, 2, r->credential, strlen(r->credential));
     n += put_text(p + n, 4, (const char *)header, len);
@@ -159,7 +160,8 @@ static void rig_init(struct rig *r)
     *r = (struct rig){.w = worker_new(0),
                       .known = map_new(),
                       .url = "http://10.0.0.7:5780/v1/uid/ports/44772/?k=1",
-                      .credential = "issued"};
+                      .credential = "issued",
+                      .uid = "uid"};
     r->list = (struct name_list){.w = r->w, .name = "fast.test", .ip = "127.0.0.1"};
     r->names = name_list_names(&r->list);
     worker_set(r->w, SLOT_NAMES, r->names);
@@ -327,10 +329,65 @@ static void an_answer_that_says_the_same_keeps_the_record(void **state)
     assert_ptr_equal(known(&r, "a"), s);
     assert_true(s->fresh_ms > fresh + 50 * 1000);
     assert_int_equal(s->generation, generation);
-    r.credential = "another";
+    r.credential = "another"; /* what runs need not know */
+    sandbox_ref(s);
     learn(&r, "a");
     assert_int_equal(r.puts, 2);
-    assert_true(known(&r, "a")->generation > generation);
+    assert_int_equal(known(&r, "a")->generation, generation);
+    assert_true(str_eq(known(&r, "a")->ends[0].url->add[0].value, STR("another")));
+    assert_true(sandbox_is_let_go(s));
+    sandbox_unref(s);
+    rig_done(&r);
+}
+
+static void say_of(struct rig *r, enum grpc_code code, const char *url, const char *uid)
+{
+    r->code = code;
+    r->url = url;
+    r->uid = uid;
+}
+
+/* After a fault (OK: none) that says nothing of it. */
+static void what_ran_is_measured_by_what_is_learned_next(void **state)
+{
+    static const char here[] = "http://10.0.0.7:1/u/1", there[] = "http://10.0.0.8:1/u/1";
+    static const enum grpc_code doubts[] = {GRPC_OK, GRPC_UNAVAILABLE, GRPC_FAILED_PRECONDITION,
+                                            GRPC_INTERNAL};
+    static const struct {
+        enum grpc_code code;
+        const char *url, *uid;
+        bool stays, moved;
+    } rows[] = {
+        {GRPC_OK, here, "1", true, true},
+        {GRPC_OK, there, "1", false, true},
+        {GRPC_OK, "http://10.0.0.7:1/u/2", "1", false, true},
+        {GRPC_OK, here, "2", false, false},
+        {GRPC_NOT_FOUND, here, "1", false, false},
+    };
+    struct rig r;
+    (void)state;
+    begin(&r);
+    for (size_t i = 0; i < 4 * sizeof rows / sizeof *rows; i++) {
+        enum grpc_code doubt = doubts[i % 4];
+        say_of(&r, GRPC_OK, here, "1");
+        learn(&r, "a");
+        uint64_t generation = known(&r, "a")->generation;
+        say_of(&r, doubt, here, "1");
+        learn(&r, "a");
+        const struct sandbox *old = sandbox_ref(known(&r, "a"));
+        assert_true(old->generation == generation && !sandbox_is_let_go(old));
+        say_of(&r, rows[i / 4].code, rows[i / 4].url, rows[i / 4].uid);
+        r.credential = i % 2 ? "odd" : "even";
+        learn(&r, "a");
+        const struct sandbox *s = known(&r, "a");
+        if ((s->generation == generation) != rows[i / 4].stays ||
+            (s != old && sandbox_is_let_go(old) != rows[i / 4].stays) ||
+            sandbox_moved(old, s) != rows[i / 4].moved)
+            fail_msg("row %zu after %d", i / 4, (int)doubt);
+        sandbox_unref(old);
+        say_of(&r, GRPC_NOT_FOUND, here, "1");
+        learn(&r, "a");
+    }
     rig_done(&r);
 }
 
@@ -413,7 +470,7 @@ static void a_server_that_is_gone_or_late_is_unavailable(void **state)
     rig_done(&r);
 }
 
-static void what_is_dropped_is_gone(void **state)
+static void what_is_dropped_is_asked_for_again_and_keeps_what_runs(void **state)
 {
     char key[64];
     struct rig r;
@@ -423,26 +480,25 @@ static void what_is_dropped_is_gone(void **state)
     uint64_t generation = known(&r, "a")->generation;
     fastpath_resolver.drop(r.self, key_of("b", key), generation);
     fastpath_resolver.drop(r.self, key_of("a", key), generation + 1);
-    assert_int_equal(r.gones, 0);
-    const struct sandbox *first = sandbox_ref(known(&r, "a"));
+    const struct sandbox *s = known(&r, "a");
+    assert_true(s->fresh_ms > 0 && s->learned_ms > 0);
     fastpath_resolver.drop(r.self, key_of("a", key), generation);
-    assert_int_equal(r.gones, 1);
-    assert_null(known(&r, "a"));
-    assert_true(sandbox_is_let_go(first)); /* streams of others go on */
-    sandbox_unref(first);
+    assert_true(s->fresh_ms == 0 && s->learned_ms == 0); /* nobody goes by it */
     learn(&r, "a");
-    assert_int_equal(r.puts, 2);
+    assert_ptr_equal(known(&r, "a"), s);
+    assert_true(s->fresh_ms > 0 && s->learned_ms > 0);
     r.server.on = NULL; /* while it is asked for, too */
     want(&r, "a");
     until(&r, r.server.n == 3 && r.server.asks[2]->whole);
-    const struct sandbox *second = sandbox_ref(known(&r, "a"));
-    fastpath_resolver.drop(r.self, key_of("a", key), second->generation);
-    assert_int_equal(r.gones, 2);
-    assert_true(sandbox_is_let_go(second));
-    sandbox_unref(second);
+    fastpath_resolver.drop(r.self, key_of("a", key), generation);
+    assert_true(s->fresh_ms == 0 && s->learned_ms == 0);
+    r.code = GRPC_NOT_FOUND;
+    sandbox_ref(s);
     say(&r, r.server.asks[2]);
-    until(&r, r.puts == 3);
-    assert_int_equal(known(&r, "a")->state, SANDBOX_RUNNING);
+    until(&r, r.puts == 2);
+    assert_false(sandbox_is_let_go(s)); /* it goes with what runs */
+    sandbox_unref(s);
+    assert_int_equal(r.gones, 0);
     rig_done(&r);
 }
 
@@ -463,6 +519,44 @@ static void the_sweep_takes_what_is_over(void **state)
     r.code = GRPC_OK;
     learn(&r, "bad");
     assert_int_equal(known(&r, "bad")->state, SANDBOX_RUNNING);
+    rig_done(&r);
+}
+
+/* A credential that ends, a drop and a fault end nothing; after a while nobody remembers. */
+static void what_ran_is_remembered_while_somebody_asks(void **state)
+{
+    static const char *const ids[] = {"ended", "dropped", "failed"};
+    char key[64];
+    struct rig r;
+    (void)state;
+    begin(&r);
+    r.expires = worker_unix_s(r.w) + 6;
+    learn(&r, "ended");
+    r.expires += 3600;
+    learn(&r, "dropped");
+    learn(&r, "failed");
+    fastpath_resolver.drop(r.self, key_of("dropped", key), known(&r, "dropped")->generation);
+    r.code = GRPC_UNAVAILABLE;
+    learn(&r, "failed");
+    learn(&r, "never");
+    const struct sandbox *s[3];
+    for (int i = 0; i < 3; i++)
+        s[i] = sandbox_ref(known(&r, ids[i]));
+    ahead_ms += MINUTE_MS + 1000;
+    until(&r, r.gones == 1);
+    assert_string_equal(r.last_gone, "tenant-a\nnever\n44772");
+    poll(NULL, 0, 1100); /* the credential's time is the world's */
+    ahead_ms += 8 * MINUTE_MS;
+    learn(&r, "failed");
+    ahead_ms += 2 * MINUTE_MS;
+    until(&r, r.gones == 3);
+    assert_true(known(&r, "failed") == s[2]);
+    ahead_ms += 10 * MINUTE_MS;
+    until(&r, r.gones == 4);
+    for (int i = 0; i < 3; i++) {
+        assert_true(sandbox_is_let_go(s[i]));
+        sandbox_unref(s[i]);
+    }
     rig_done(&r);
 }
 
@@ -618,7 +712,9 @@ int main(void)
         cmocka_unit_test(what_is_no_route_is_a_record_for_those_who_asked),
         cmocka_unit_test(an_answer_that_cannot_be_read_is_an_internal_fault),
         cmocka_unit_test(a_server_that_is_gone_or_late_is_unavailable),
-        cmocka_unit_test(what_is_dropped_is_gone),
+        cmocka_unit_test(what_is_dropped_is_asked_for_again_and_keeps_what_runs),
+        cmocka_unit_test(what_ran_is_measured_by_what_is_learned_next),
+        cmocka_unit_test(what_ran_is_remembered_while_somebody_asks),
         cmocka_unit_test(the_sweep_takes_what_is_over),
         cmocka_unit_test(who_was_not_wanted_for_longest_makes_room),
         cmocka_unit_test(when_all_wait_for_answers_the_next_is_refused),

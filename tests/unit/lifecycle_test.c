@@ -486,6 +486,54 @@ static void it_does_not_serve_for_long_and_what_runs_outlives_it(void **state)
     rig_done(&r);
 }
 
+/* What is learned after a doubt, or two that differ, is told of what ran before it. */
+static void a_doubt_keeps_the_pool_until_something_is_learned(void **state)
+{
+    static const struct {
+        const char *state, *end;
+        bool same_generation;
+        bool moved;
+    } rows[] = {
+        {RUNNING, HERE, true, true},
+        {"{\"id\":\"sb1\",\"status\":{\"state\":\"Running\"},\"expiresAt\":\"2199-01-01T00:00:"
+         "00Z\"}",
+         HERE, true, true},
+        {RUNNING, "{\"endpoint\":\"10.0.0.2:1\"}", false, true},
+        {RUNNING, "{\"endpoint\":\"10.0.0.1:1\",\"headers\":{\"OpenSandbox-Secure-Access\":\"t\"}}",
+         false, false},
+        {IN_STATE("Paused"), HERE, false, false},
+        {IN_STATE("Terminated"), HERE, false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct rig r;
+        rig_init(&r);
+        r.set.lifecycle_stale_max = 0;
+        r.end = HERE;
+        rig_start(&r);
+        learn(&r, "sb1", 80);
+        uint64_t generation = r.record->generation;
+        for (int k = 0; k < 2; k++) {
+            r.state_status = k == 0 ? 503 : 401;
+            learn(&r, "sb1", 80);
+            assert_int_equal(r.record->state, SANDBOX_FAILED);
+            assert_true(r.left_quiet && r.record->generation == generation);
+            assert_int_equal(r.record->token.n + r.record->nends, 0);
+        }
+        const struct sandbox *doubt = sandbox_ref(r.record);
+        r.state_status = 200;
+        r.state = rows[i].state;
+        r.end = rows[i].end;
+        learn(&r, "sb1", 80);
+        if ((r.record->generation == generation) != rows[i].same_generation ||
+            r.left_quiet != rows[i].same_generation ||
+            sandbox_moved(doubt, r.record) != rows[i].moved)
+            fail_msg("row %zu", i);
+        sandbox_unref(doubt);
+        rig_done(&r);
+    }
+}
+
 static void a_wrong_key_is_no_trouble_that_passes(void **state)
 {
     struct rig r;
@@ -681,6 +729,33 @@ static void the_end_of_a_sandbox_is_looked_at_again_without_being_wanted(void **
     rig_done(&r);
 }
 
+static void the_end_of_a_sandbox_that_is_in_doubt_ends_what_runs(void **state)
+{
+    struct rig r;
+    char iso[24], body[300];
+    (void)state;
+    rig_init(&r);
+    int64_t end = worker_unix_s(r.w) + 2;
+    text_put_iso8601(iso, (uint64_t)end * 1000);
+    snprintf(body, sizeof body,
+             "{\"id\":\"sb1\",\"status\":{\"state\":\"Running\"},\"expiresAt\":\"%.24s\"}", iso);
+    r.state = body;
+    r.set.lifecycle_stale_max = 0;
+    rig_start(&r);
+    learn(&r, "sb1", 80);
+    uint64_t generation = r.record->generation;
+    r.state_status = 500;
+    learn(&r, "sb1", 80);
+    assert_true(r.left_quiet && r.record->generation == generation);
+    until(&r, r.changes == 3); /* it says the same, but of nothing that runs */
+    assert_true(worker_unix_s(r.w) >= end && !r.left_quiet);
+    assert_int_equal(r.record->state, SANDBOX_FAILED);
+    assert_null(sandbox_ran(r.record));
+    some_turns(&r);
+    assert_int_equal(r.changes, 3);
+    rig_done(&r);
+}
+
 static void put_file(const char *path, const char *text)
 {
     FILE *f = fopen(path, "w");
@@ -791,6 +866,8 @@ int main(void)
         cmocka_unit_test(the_last_good_answer_serves_while_the_server_is_in_trouble),
         cmocka_unit_test(meanwhile_nobody_waits_and_the_server_is_asked_again),
         cmocka_unit_test(it_does_not_serve_for_long_and_what_runs_outlives_it),
+        cmocka_unit_test(a_doubt_keeps_the_pool_until_something_is_learned),
+        cmocka_unit_test(the_end_of_a_sandbox_that_is_in_doubt_ends_what_runs),
         cmocka_unit_test(a_wrong_key_is_no_trouble_that_passes),
         cmocka_unit_test(what_proved_wrong_is_asked_for_again),
         cmocka_unit_test(so_many_calls_at_a_time_and_the_others_wait),

@@ -249,9 +249,73 @@ static void a_renewed_record_keeps_generation_and_pool_and_the_old_one_is_let_go
     sandbox_unref(s);
 }
 
+static struct sandbox failed(void)
+{
+    return (struct sandbox){.id = STR("sb1"), .state = SANDBOX_FAILED, .until_unix_s = INT64_MAX};
+}
+
+static void a_doubt_keeps_the_pool_and_tells_nobody_what_ran(void **state)
+{
+    (void)state;
+    struct sandbox from = simple(), none = failed();
+    struct sandbox *old = sandbox_new(&from);
+    struct sandbox *first = sandbox_doubt(&none, old);
+    none.reason = STR("another");
+    struct sandbox *s = sandbox_doubt(&none, first);
+    assert_true(sandbox_is_let_go(old) && sandbox_is_let_go(first) && !sandbox_is_let_go(s));
+    assert_true(s->generation == old->generation && str_eq(s->pool, old->pool));
+    assert_int_equal(s->token.n + s->nends, 0);
+    assert_ptr_equal(sandbox_ran(s), old);
+    assert_int_equal(old->refs, 3);
+    sandbox_unref(old);
+    sandbox_unref(first);
+    assert_int_equal(sandbox_ran(s)->refs, 1);
+    struct sandbox *again = sandbox_renew(&from, s);
+    assert_true(again->generation == s->generation && sandbox_is_let_go(s));
+    sandbox_unref(s); /* and with it what ran */
+    assert_ptr_equal(sandbox_ran(again), again);
+    sandbox_unref(again);
+}
+
+static void a_doubt_is_measured_by_what_ran(void **state)
+{
+    (void)state;
+    static const struct endpoint there[] = {{.host = {"10.0.0.2", 8}}};
+    struct sandbox from = simple(), none = failed(), said = from;
+    struct sandbox *old = sandbox_new(&from), *s = sandbox_doubt(&none, old);
+    said.until_unix_s = 5;
+    assert_true(sandbox_prolonged(s, &said));
+    said.ends = there;
+    assert_true(!sandbox_prolonged(s, &said) && sandbox_moved(s, &said));
+    said.token = STR("other");
+    assert_false(sandbox_moved(s, &said) || sandbox_moved(s, &none) || sandbox_moved(s, NULL));
+    assert_true(sandbox_same(s, &none));
+    sandbox_unref(old);
+    sandbox_unref(s);
+}
+
+static void where_nothing_ran_there_is_nothing_to_doubt(void **state)
+{
+    (void)state;
+    struct sandbox from = simple(), none = failed(), gone = failed();
+    gone.state = SANDBOX_TERMINATED;
+    struct sandbox *old = sandbox_new(&gone), *s = sandbox_doubt(&none, old);
+    struct sandbox *first = sandbox_doubt(&none, NULL);
+    assert_int_not_equal(first->generation, s->generation);
+    assert_false(sandbox_ran(s) || sandbox_ran(first) || sandbox_ran(old));
+    assert_false(sandbox_moved(s, &from) || sandbox_prolonged(s, &from) ||
+                 sandbox_prolonged(s, &none));
+    sandbox_unref(old);
+    sandbox_unref(s);
+    sandbox_unref(first);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_doubt_keeps_the_pool_and_tells_nobody_what_ran),
+        cmocka_unit_test(a_doubt_is_measured_by_what_ran),
+        cmocka_unit_test(where_nothing_ran_there_is_nothing_to_doubt),
         cmocka_unit_test(a_renewed_record_keeps_generation_and_pool_and_the_old_one_is_let_go),
         cmocka_unit_test(a_record_keeps_copies_of_all_its_texts),
         cmocka_unit_test(every_record_has_a_generation_and_a_pool_of_its_own),
