@@ -238,7 +238,7 @@ def what_is_being_answered_when_it_has_moved_meanwhile_comes_to_its_end(lab):
 @test("LIFE-02", "LIFE-03")
 def the_end_of_a_sandboxs_time_ends_what_runs_also_while_the_server_is_away(lab):
     a = lab.backend(mixed)
-    end = time.time() + 4
+    end = time.time() + 8
     server, gw = started(lab, {"sb1": Sandbox(ports={80: a.address}, expires=end)}, "--lifecycle-stale-max=0", *quick())
     tunnel = opened(gw, P + "/ws")
     server.stop()

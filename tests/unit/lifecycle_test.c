@@ -735,7 +735,7 @@ static void the_end_of_a_sandbox_that_is_in_doubt_ends_what_runs(void **state)
     char iso[24], body[300];
     (void)state;
     rig_init(&r);
-    int64_t end = worker_unix_s(r.w) + 2;
+    int64_t end = worker_unix_s(r.w) + 4;
     text_put_iso8601(iso, (uint64_t)end * 1000);
     snprintf(body, sizeof body,
              "{\"id\":\"sb1\",\"status\":{\"state\":\"Running\"},\"expiresAt\":\"%.24s\"}", iso);
