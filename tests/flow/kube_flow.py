@@ -330,7 +330,7 @@ def the_old_address_has_its_time_unless_the_sandbox_goes_or_is_closed_to_its_cli
     boxes = ("moves", "goes", "locked", "anew", "sleeps")
     for box in boxes:
         server.put(box, "127.0.0.2")
-    gw = gateway(lab, server, "--move-timeout=4s")
+    gw = gateway(lab, server, "--move-timeout=8s")
     watching(gw)
     running = {box: pods.start(gw, box)[:2] for box in boxes}
     start = time.monotonic()
@@ -346,12 +346,12 @@ def the_old_address_has_its_time_unless_the_sandbox_goes_or_is_closed_to_its_cli
         equal(half.ending(2), "fin", f"{box}: half an answer")
         equal(late.response("POST").status, 502, f"{box}: a request without an answer")
     took = time.monotonic() - start
-    check(took < 3.5, f"they were cut after {took:.1f} s")
+    check(took < 7, f"they were cut after {took:.1f} s")
     half, late = running["moves"]
     check(half.silent(0.1), "it is cut too early")
-    equal(half.ending(5), "fin", "half an answer")
+    equal(half.ending(10), "fin", "half an answer")
     equal(late.response("POST").status, 502, "request without an answer")
-    check(time.monotonic() - start > 3.5, "its time is not over")
+    check(time.monotonic() - start > 7, "its time is not over")
     pods.go.set()
 
 
